@@ -1,0 +1,137 @@
+"""The one float64 path of every score: compiled loops that add from left to right.
+
+Written as loops so that they need no temporary arrays, and without fast-math so that they give, bit for bit, what
+the plain Python loops of `greedy/reference.py` give.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+#: Set terms are rounded to multiples of this share of their scale before they are summed: such sums are exact, so
+#: they come out the same in any order, on any number of threads, and on every path.
+GRID = 2.0**40
+
+CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
+
+
+@njit(cache=True, nogil=True)
+def concave(g: int, mass: float) -> float:
+    """g(mass): √m, log(1 + m) or m / (1 + m)."""
+    if g == 0:
+        return math.sqrt(mass)
+    if g == 1:
+        return math.log1p(mass)
+    return mass / (1.0 + mass)
+
+
+@njit(cache=True, nogil=True)
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """−Σ p log p of every row, (N, C) -> (N,)."""
+    out = np.zeros(len(probabilities))
+    for i in range(len(probabilities)):
+        total = 0.0
+        for c in range(probabilities.shape[1]):
+            p = np.float64(probabilities[i, c])
+            if p > 0.0:
+                total -= p * math.log(p)
+        out[i] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
+    """Σ_u g(max(m_u, 0)) of every row, (N, D) -> (N,)."""
+    out = np.zeros(len(features))
+    for i in range(len(features)):
+        total = 0.0
+        for u in range(features.shape[1]):
+            total += concave(g, max(np.float64(features[i, u]), 0.0))
+        out[i] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def column_sums(features: np.ndarray) -> np.ndarray:
+    """Σ_i x_i, (N, D) -> (D,)."""
+    total = np.zeros(features.shape[1])
+    for i in range(len(features)):
+        for u in range(features.shape[1]):
+            total[u] += np.float64(features[i, u])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def squared_norms(features: np.ndarray) -> np.ndarray:
+    """‖x_i‖² of every row, (N, D) -> (N,)."""
+    out = np.zeros(len(features))
+    for i in range(len(features)):
+        total = 0.0
+        for u in range(features.shape[1]):
+            x = np.float64(features[i, u])
+            total += x * x
+        out[i] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """cos(x_i, direction) of every row, (N, D) -> (N,); 0 where either is the zero vector."""
+    out = np.zeros(len(features))
+    length = 0.0
+    for u in range(len(direction)):
+        length += direction[u] * direction[u]
+    length = math.sqrt(length)
+    for i in range(len(features)):
+        dot, square = 0.0, 0.0
+        for u in range(len(direction)):
+            x = np.float64(features[i, u])
+            dot += x * direction[u]
+            square += x * x
+        norm = math.sqrt(square) * length
+        if norm > 0.0:
+            out[i] = dot / norm
+    return out
+
+
+@njit(cache=True, nogil=True)
+def farthest(features: np.ndarray, centre: np.ndarray) -> float:
+    """max_i ‖x_i − centre‖."""
+    most = 0.0
+    for i in range(len(features)):
+        total = 0.0
+        for u in range(len(centre)):
+            gap = np.float64(features[i, u]) - centre[u]
+            total += gap * gap
+        most = max(most, total)
+    return math.sqrt(most)
+
+
+@njit(cache=True, nogil=True)
+def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float, high: float) -> None:
+    """total += weight · (scores − low) / (high − low), in place; a constant score adds nothing."""
+    if high > low:
+        for i in range(len(total)):
+            total[i] += weight * ((scores[i] - low) / (high - low))
+
+
+def centred(features: np.ndarray) -> np.ndarray:
+    """Every row minus its own mean: cosine over these rows is correlation."""
+    out = np.empty_like(features)
+    _centre(features, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _centre(features: np.ndarray, out: np.ndarray) -> None:
+    width = features.shape[1]
+    for i in range(len(features)):
+        total = 0.0
+        for u in range(width):
+            total += np.float64(features[i, u])
+        mean = total / width
+        noise = width * 2.3e-16 * abs(mean)  # a constant row must centre to zeros, not to rounding errors
+        for u in range(width):
+            gap = np.float64(features[i, u]) - mean
+            out[i, u] = gap if abs(gap) > noise else 0.0

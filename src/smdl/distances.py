@@ -1,0 +1,162 @@
+"""φ: euclidean, cosine, correlation and gaussian, over features or over last-layer gradients.
+
+A `Space` knows inner products and squared distances of its points; a `Metric` makes a distance of them. Distances
+come from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which in float32 loses everything but the largest digits.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl import arithmetic
+from smdl.errors import choice, unknown
+from smdl.pool import Pool, host, real
+
+EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
+
+#: How many numbers a temporary of the vectorised forms may hold.
+CHUNK = 1 << 22
+
+
+def _euclidean(u: Sequence[float], v: Sequence[float]) -> float:
+    return math.sqrt(_squared(u, v))
+
+
+def _squared(u: Sequence[float], v: Sequence[float]) -> float:
+    return sum((float(a) - float(b)) * (float(a) - float(b)) for a, b in zip(u, v, strict=True))
+
+
+def _cosine(u: Sequence[float], v: Sequence[float]) -> float:
+    dot = sum(float(a) * float(b) for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(sum(float(a) * float(a) for a in u)) * math.sqrt(sum(float(b) * float(b) for b in v))
+    return max(0.0, 1.0 - dot / norm) if norm > 0 else 1.0
+
+
+def _correlation(u: Sequence[float], v: Sequence[float]) -> float:
+    mean_u, mean_v = sum(map(float, u)) / len(u), sum(map(float, v)) / len(v)
+    return _cosine([float(a) - mean_u for a in u], [float(b) - mean_v for b in v])
+
+
+def _gaussian(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> float:
+    return -math.expm1(-_squared(u, v) / (2 * sigma * sigma))
+
+
+class Distance(NamedTuple):
+    """A distance: its scalar form, and the code by which the vectorised and compiled forms know it."""
+
+    pair: Callable[..., float]
+    code: int
+
+
+DISTANCES = {
+    "euclidean": Distance(_euclidean, EUCLIDEAN),
+    "cosine": Distance(_cosine, COSINE),
+    "correlation": Distance(_correlation, COSINE),  # cosine of centred rows
+    "gaussian": Distance(_gaussian, GAUSSIAN),
+}
+
+
+def check_distance(name: str) -> str:
+    if name not in DISTANCES:
+        raise ValueError(unknown("distance", name, DISTANCES))
+    return name
+
+
+class Space(Protocol):
+    """Points whose inner products and squared distances are known. Indices broadcast against each other."""
+
+    @property
+    def host(self) -> np.ndarray: ...
+    @property
+    def radius(self) -> float:
+        """No two points are farther apart than twice this."""
+        ...
+
+    def inner(self, i: Tensor, j: Tensor) -> Tensor: ...
+    def squared(self, i: Tensor, j: Tensor) -> Tensor: ...
+    def lengths(self) -> np.ndarray: ...
+
+
+class FeatureSpace:
+    """The rows of a matrix, (N, D)."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    @cached_property
+    def host(self) -> np.ndarray:
+        return host(self.rows)
+
+    @property
+    def radius(self) -> float:
+        return arithmetic.farthest(self.host, arithmetic.column_sums(self.host) / len(self.rows))
+
+    def inner(self, i: Tensor, j: Tensor) -> Tensor:
+        return by_chunks(lambda i, j: (self.rows[i] * self.rows[j]).sum(-1), i, j, self.rows.shape[1])
+
+    def squared(self, i: Tensor, j: Tensor) -> Tensor:
+        return by_chunks(
+            lambda i, j: (self.rows[i] - self.rows[j]).square().sum(-1), i, j, self.rows.shape[1]
+        )
+
+    def lengths(self) -> np.ndarray:
+        return np.sqrt(arithmetic.squared_norms(self.host))
+
+
+class Metric:
+    """φ over a space, ready for use: `bound` is D, a number no distance exceeds."""
+
+    def __init__(self, pool: Pool, space: Space, name: str, sigma: float | None = None) -> None:
+        self.name, self.space, self.size = name, space, len(pool)
+        self.code = DISTANCES[name].code
+        self._device, self._real = pool.device, real(pool.device)
+        self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
+        self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
+        self._lengths = (
+            torch.as_tensor(space.lengths()).to(self._device, self._real) if self.code == COSINE else None
+        )
+
+    def between(self, i: Tensor, j: Tensor) -> Tensor:
+        """φ of the points i and the points j, broadcast against each other."""
+        if self._lengths is not None:
+            norm = self._lengths[i] * self._lengths[j]
+            cosine = torch.where(norm > 0, self.space.inner(i, j).to(self._real) / norm, 0.0)
+            return (1.0 - cosine).clamp(min=0.0)
+        squared = self.space.squared(i, j).to(self._real)
+        return (
+            squared.sqrt()
+            if self.code == EUCLIDEAN
+            else -torch.expm1(-squared / (2 * self.sigma * self.sigma))
+        )
+
+    def _median(self) -> float:
+        """The median distance of at most 64 points at a fixed stride: a bandwidth that suits the data."""
+        points = torch.arange(0, self.size, max(1, self.size // 64), device=self._device)[:64]
+        squared = self.space.squared(points[:, None], points[None, :]).to(self._real)
+        upper = torch.triu_indices(len(points), len(points), offset=1, device=self._device)
+        gaps = np.sort(np.sqrt(host(squared[upper[0], upper[1]]).astype(np.float64)))
+        gaps = gaps[gaps > 0]
+        return float(gaps[len(gaps) // 2]) if len(gaps) else 1.0
+
+
+def check_sigma(sigma: float | None) -> float | None:
+    if sigma is not None and not (math.isfinite(sigma) and sigma > 0):
+        raise ValueError(choice("sigma", sigma, "a positive number, or None for the median distance"))
+    return sigma
+
+
+def by_chunks(function: Callable[[Tensor, Tensor], Tensor], i: Tensor, j: Tensor, width: int) -> Tensor:
+    """function(i, j) over the broadcast indices, with temporaries of at most CHUNK numbers."""
+    i, j = torch.broadcast_tensors(i, j)
+    if i.numel() * width <= CHUNK:
+        return function(i, j)
+    step = max(1, CHUNK // width)
+    parts = [
+        function(a, b) for a, b in zip(i.reshape(-1).split(step), j.reshape(-1).split(step), strict=True)
+    ]
+    return torch.cat(parts).reshape(i.shape)

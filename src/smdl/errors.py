@@ -1,0 +1,17 @@
+"""One wording for bad input: the argument, the value, and what is allowed."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def choice(argument: str, value: object, allowed: str) -> str:
+    """'size must be a whole number ≥ 1, got 0'."""
+    return f"{argument} must be {allowed}, got {value!r}"
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """ "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
+    known = sorted(known)
+    close = get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"

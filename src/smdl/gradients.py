@@ -1,0 +1,72 @@
+"""Last-layer gradients in factored form: a space in which the set terms can work.
+
+The gradient of cross-entropy with respect to the last linear layer is g_i = e_i ⊗ [f_i, 1], with errors
+e_i = p_i − onehot(y_i) and, where the layer has a bias, a 1 behind the features. Everything below comes from e and f;
+an array of size N × C·D is never made.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl import arithmetic
+from smdl.distances import by_chunks
+from smdl.pool import Pool, host, real
+
+
+class GradientSpace:
+    """⟨g_i, g_j⟩ = ⟨e_i, e_j⟩ (⟨f_i, f_j⟩ + 1), the + 1 only where the head has a bias.
+
+    ‖g_i − g_j‖² = ½ [ a (F_i + F_j) + b (E_i + E_j) − a b + (E_i − E_j)(F_i − F_j) ]
+    with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1): differences first, so nothing cancels that
+    did not have to. Errors sum to zero, so gradients have mean zero and correlation is cosine here.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._real = real(pool.device)
+        self._features, self._errors = pool.features, pool.errors
+        self.bias = 1.0 if pool.bias else 0.0
+        self.error_norms = arithmetic.squared_norms(host(pool.errors))  # E, (N,)
+        self.feature_norms = arithmetic.squared_norms(host(pool.features)) + self.bias  # F, (N,)
+        self._e = torch.as_tensor(self.error_norms).to(pool.device, self._real)
+        self._f = torch.as_tensor(self.feature_norms).to(pool.device, self._real)
+
+    @property
+    def radius(self) -> float:
+        """max ‖g_i‖: no mean gradient, (C, D), needs to be made for it."""
+        return float(self.lengths().max())
+
+    def inner(self, i: Tensor, j: Tensor) -> Tensor:
+        return self._sums(torch.mul, self._errors, i, j) * (
+            self._sums(torch.mul, self._features, i, j) + self.bias
+        )
+
+    def squared(self, i: Tensor, j: Tensor) -> Tensor:
+        a, b = self._sums(_gap, self._errors, i, j), self._sums(_gap, self._features, i, j)
+        sums = a * (self._f[i] + self._f[j]) + b * (self._e[i] + self._e[j])
+        gaps = (self._e[i] - self._e[j]) * (self._f[i] - self._f[j])
+        return (0.5 * (sums - a * b + gaps)).clamp(min=0.0)
+
+    def _sums(self, of: Callable[[Tensor, Tensor], Tensor], rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Σ_u of(x_iu, x_ju), in float64: the terms of `squared` may cancel."""
+        return by_chunks(
+            lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1]
+        )
+
+    def lengths(self) -> np.ndarray:
+        return np.sqrt(self.error_norms * self.feature_norms)
+
+    @cached_property
+    def host(self) -> np.ndarray:
+        return host(self._features)
+
+    @cached_property
+    def host_errors(self) -> np.ndarray:
+        return host(self._errors).astype(self.host.dtype, copy=False)
+
+
+def _gap(u: Tensor, v: Tensor) -> Tensor:
+    return (u - v).square()

@@ -1,0 +1,194 @@
+"""Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
+
+The compiled kernels do it where they can, each part on a thread of its own. Everything else (mixtures of set terms,
+log_determinant, class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.greedy import kernels
+from smdl.objective import Problem
+from smdl.randomness import below, derive, sample_compiled
+from smdl.terms import TERMS, ModularTerm
+
+OPTIMIZERS = ("naive", "lazy", "stochastic")
+
+
+class Rule(NamedTuple):
+    """How to maximise: `low`..`high` picks, ending early once the best gain is below `penalty`."""
+
+    optimizer: str
+    low: int
+    high: int
+    penalty: float = -math.inf
+    epsilon: float = 0.01
+
+    def whole(self) -> "Rule":
+        """The same without the early end: what a partition is maximised by."""
+        return self._replace(low=self.high, penalty=-math.inf)
+
+    def candidates_per_step(self, n: int) -> int:
+        """s = ⌈n / b · ln(1/ε)⌉."""
+        return max(1, math.ceil(n / self.high * math.log(1 / self.epsilon)))
+
+
+class Picks(NamedTuple):
+    """What a maximiser returns: indices and gains in the order picked."""
+
+    indices: np.ndarray
+    gains: np.ndarray
+
+
+def maximise(
+    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
+) -> list[Picks]:
+    """Greedy over each part (ascending int32 indices), part p drawing from the stream keys[p]."""
+    term = kernels.compiled(problem)
+    if term is None:
+        return _Torch(problem, parts, rule, keys).run()
+
+    def one(part: np.ndarray, key: int) -> Picks:
+        arguments = (term, problem.modular, part, rule.high, rule.low, rule.penalty)
+        if rule.optimizer == "stochastic":
+            return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
+        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
+
+    if len(parts) == 1 or threads == 1:
+        return [one(part, key) for part, key in zip(parts, keys, strict=True)]
+    with ThreadPoolExecutor(threads) as executor:
+        return list(executor.map(one, parts, keys))
+
+
+class _Torch:
+    """All parts at once: row p of every (P, Q) table belongs to part p; places in it are positions in the part."""
+
+    def __init__(
+        self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]
+    ) -> None:
+        self.problem, self.parts, self.rule, self.keys = problem, parts, rule, keys
+        width = max(map(len, parts))
+        table = np.stack([np.pad(part, (0, width - len(part)), constant_values=part[0]) for part in parts])
+        gone = np.stack([np.arange(width) >= len(part) for part in parts])
+        device = problem.pool.device
+        self.table = torch.from_numpy(table.astype(np.int64)).to(device)  # (P, Q) indices
+        self.gone = torch.from_numpy(gone).to(device)  # (P, Q) chosen already, or mere padding
+        self.modular = problem.tensor(problem.modular)
+        self.bounds = torch.full(table.shape, math.inf, dtype=self.modular.dtype, device=device)
+        self.orders = [np.arange(len(part), dtype=np.int32) for part in parts]
+        self.raw = {}
+        if problem.objective.normalize == "candidates":
+            modular = [name for name in problem.objective.weights if issubclass(TERMS[name], ModularTerm)]
+            self.raw = {name: problem.tensor(TERMS[name](problem).scores()) for name in modular}
+        self.terms = {
+            name: copy(term) for name, term in problem.set_terms.items()
+        }  # what they remember is ours
+        for term in self.terms.values():
+            term.start(self.table)
+
+    def run(self) -> list[Picks]:
+        indices, gains = [], []
+        for count in range(self.rule.high):
+            places, best = self._step(count)
+            if count >= self.rule.low and float(best[0]) < self.rule.penalty:
+                break
+            self.gone.scatter_(1, places[:, None], True)
+            chosen = self.table.gather(1, places[:, None])[:, 0]
+            for term in self.terms.values():
+                term.add(chosen)
+            self._forget(places, count)
+            indices.append(chosen)
+            gains.append(best)
+        if not indices:
+            return [Picks(np.empty(0, np.int32), np.empty(0)) for _ in self.parts]
+        rows = torch.stack(indices, 1).cpu().numpy().astype(np.int32)
+        values = torch.stack(gains, 1).cpu().numpy().astype(np.float64)
+        return [Picks(row, value) for row, value in zip(rows, values, strict=True)]
+
+    def _step(self, count: int) -> tuple[Tensor, Tensor]:
+        """Each part's best place and its gain."""
+        if self.rule.optimizer == "stochastic":
+            places, valid, drawn = self._draw(count)
+            gains = self._gains(places, valid)
+        else:
+            places = torch.arange(self.table.shape[1], device=self.table.device).expand_as(self.table)
+            valid, drawn = ~self.gone, [0] * len(self.parts)
+            gains = self._lazy_gains(count) if self.rule.optimizer == "lazy" else self._gains(places, valid)
+        best = gains.max(dim=1).values
+        winners = torch.where((gains == best[:, None]) & valid, places, self.table.shape[1]).min(dim=1).values
+        if count == 0:
+            worst = torch.where(valid, gains, math.inf).min(dim=1).values
+            for p in torch.nonzero(worst == best)[:, 0].tolist():
+                lots = places[p][valid[p]]
+                winners[p] = lots[below(derive(self.keys[p], 0), drawn[p], len(lots))]
+        return winners, best
+
+    def _gains(self, places: Tensor, valid: Tensor) -> Tensor:
+        """F(a | S_p) of the candidates at `places` (P, K); −∞ where they are not valid."""
+        candidates, weights = self.table.gather(1, places), self.problem.objective.weights
+        if self.problem.objective.normalize == "candidates":
+            total = torch.zeros_like(candidates, dtype=self.modular.dtype)
+            for name, weight in weights.items():
+                raw = self.raw[name][candidates] if name in self.raw else self.terms[name].gains(candidates)
+                total = total + weight * _scaled(raw, valid)
+        else:
+            total = self.modular[candidates]
+            for name, term in self.terms.items():
+                total = total + self.problem.coefficient(name) * term.gains(candidates)
+        return torch.where(valid, total, -math.inf)
+
+    def _lazy_gains(self, count: int) -> Tensor:
+        """Bounds of everybody, fresh wherever a bound could win: the greatest are looked at first, in batches."""
+        self.bounds[self.gone] = -math.inf
+        fresh = self.gone.clone()
+        batch = self.table.shape[1] if count == 0 else 64
+        while True:
+            best = torch.where(fresh, self.bounds, -math.inf).max(dim=1, keepdim=True).values
+            if not bool((~fresh & (self.bounds >= best)).any()):
+                return self.bounds
+            stale = torch.where(fresh, -math.inf, self.bounds)
+            places = stale.topk(min(batch, self.table.shape[1]), dim=1).indices
+            valid = ~fresh.gather(1, places)
+            gains = self._gains(places, valid)
+            self.bounds.scatter_(1, places, torch.where(valid, gains, self.bounds.gather(1, places)))
+            fresh.scatter_(1, places, True)
+            batch *= 2
+
+    def _draw(self, count: int) -> tuple[Tensor, Tensor, list[int]]:
+        """R of every part: places (P, K), which of them are valid, and how many were drawn."""
+        rows, drawn = [], []
+        for part, order, key in zip(self.parts, self.orders, self.keys, strict=True):
+            remaining = len(part) - count
+            drawn.append(min(self.rule.candidates_per_step(len(part)), remaining))
+            if drawn[-1] < remaining:
+                sample_compiled(order, remaining, drawn[-1], np.uint64(derive(key, count)))
+            rows.append(order[: drawn[-1]])
+        width = max(drawn)
+        places = np.stack([np.pad(row, (0, width - len(row)), mode="edge") for row in rows]).astype(np.int64)
+        valid = np.stack([np.arange(width) < length for length in drawn])
+        return (
+            torch.from_numpy(places).to(self.table.device),
+            torch.from_numpy(valid).to(self.table.device),
+            drawn,
+        )
+
+    def _forget(self, places: Tensor, count: int) -> None:
+        """Move the chosen behind the remaining ones of each order."""
+        if self.rule.optimizer == "stochastic":
+            for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
+                where, last = int(np.flatnonzero(order == place)[0]), len(part) - count - 1
+                order[where], order[last] = order[last], order[where]
+
+
+def _scaled(raw: Tensor, valid: Tensor) -> Tensor:
+    """Min–max over the valid candidates of each part; 0 where they are all the same."""
+    low = torch.where(valid, raw, math.inf).min(dim=1, keepdim=True).values
+    high = torch.where(valid, raw, -math.inf).max(dim=1, keepdim=True).values
+    return torch.where(high > low, (raw - low) / torch.where(high > low, high - low, 1.0), 0.0)

@@ -1,0 +1,37 @@
+"""GetMiniBatch (Algorithm 1): partition, maximise each part, merge, maximise again."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from smdl.greedy.maximise import Picks, Rule, maximise
+from smdl.objective import Problem
+from smdl.randomness import sample_compiled, stream
+
+
+def split(candidates: np.ndarray, partitions: int, key: int) -> list[np.ndarray]:
+    """A random partition into parts of (almost) one size, each ascending."""
+    shuffled = candidates.copy()
+    sample_compiled(shuffled, len(shuffled), len(shuffled), np.uint64(key))
+    return [np.sort(part) for part in np.array_split(shuffled, partitions)]
+
+
+def get_mini_batch(
+    problem: Problem,
+    candidates: np.ndarray,
+    rule: Rule,
+    partitions: int,
+    seed: int | Sequence[int],
+    threads: int,
+) -> Picks:
+    """The batch: over `partitions` random parts, or fewer where a part would have less than a batch to offer.
+
+    With one part, merging would maximise again over the very batch it found; it is left out.
+    """
+    partitions = max(1, min(partitions, len(candidates) // rule.high))
+    if partitions > 1:
+        parts = split(candidates, partitions, stream(seed, 0))
+        keys = [stream(seed, 1, part) for part in range(partitions)]
+        picks = maximise(problem, parts, rule.whole(), keys, threads)
+        candidates = np.sort(np.concatenate([pick.indices for pick in picks]))
+    return maximise(problem, [candidates], rule, [stream(seed, 2)], threads)[0]

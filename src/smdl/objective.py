@@ -1,0 +1,229 @@
+"""Objective: weighted terms, their normalisation, and the presets.
+
+F(a | S) = Σ weight · term(a | S). Modular scores are min–max scaled to [0, 1] over the whole pool, set terms are
+divided by one positive constant a pool; the weights come after that, so changing one changes the selection.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl import arithmetic
+from smdl.arithmetic import CONCAVE
+from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma
+from smdl.errors import choice, unknown
+from smdl.gradients import GradientSpace
+from smdl.pool import Pool, real
+from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
+from smdl.terms import TERMS, ModularTerm, SetTerm
+
+SPACES = ("features", "gradients")
+NORMALISATIONS = ("pool", "candidates")
+KERNELS = ("linear", "cosine", "gaussian")
+
+#: Up to this many samples facility location holds its similarities, (N, N) float32; beyond, it computes them anew.
+DENSE = 8192
+
+
+class Objective:
+    """A weighted sum of terms: `Objective(uncertainty=0.5, redundancy=0.5, distance="cosine")`.
+
+    weights        by the names in `smdl.terms.TERMS`; at least one above 0
+    distance       φ of redundancy and facility_location: euclidean, cosine, correlation, gaussian
+    sigma          bandwidth of gaussian; None takes the median distance of a sample
+    space          "features", or "gradients" for last-layer gradients in factored form (redundancy,
+                   facility_location and log_determinant work there; it needs probabilities and labels)
+    normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
+    concave        g of feature_match and feature_coverage: sqrt, log, ratio
+    kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
+    neighbours     facility_location by the k nearest neighbours alone; None is dense
+    """
+
+    def __init__(
+        self,
+        *,
+        distance: str = "euclidean",
+        sigma: float | None = None,
+        space: str = "features",
+        normalize: str = "pool",
+        concave: str = "sqrt",
+        kernel: str = "linear",
+        noise: float = 1.0,
+        neighbours: int | None = None,
+        **weights: float,
+    ) -> None:
+        self.weights: Mapping[str, float] = _check_weights(weights)
+        self.distance, self.sigma = check_distance(distance), check_sigma(sigma)
+        self.space = _one_of("space", space, SPACES)
+        self.normalize = _one_of("normalize", normalize, NORMALISATIONS)
+        self.concave = _one_of("concave", concave, CONCAVE)
+        self.kernel = _one_of("kernel", kernel, KERNELS)
+        if not (math.isfinite(noise) and noise > 0):
+            raise ValueError(choice("noise", noise, "a positive number"))
+        if neighbours is not None and not (isinstance(neighbours, int | np.integer) and neighbours >= 1):
+            raise ValueError(choice("neighbours", neighbours, "a whole number ≥ 1, or None for dense"))
+        self.noise, self.neighbours = float(noise), neighbours
+
+    @classmethod
+    def paper(cls, **options: Any) -> "Objective":
+        """0.2 U + 0.1 R + 0.5 MC + 0.2 FM: the paper's weights for whole data sets."""
+        return cls(uncertainty=0.2, redundancy=0.1, mean_closeness=0.5, feature_match=0.2, **options)
+
+    @classmethod
+    def paper_subset(cls, **options: Any) -> "Objective":
+        """0.25 U + 0.25 R + 0.4 MC + 0.1 FM: the paper's weights from its search on a subset."""
+        return cls(uncertainty=0.25, redundancy=0.25, mean_closeness=0.4, feature_match=0.1, **options)
+
+    @classmethod
+    def recommended(cls, **options: Any) -> "Objective":
+        """Facility location over last-layer gradients."""
+        return cls(**{"facility_location": 1.0, "space": "gradients", **options})
+
+    def on(self, pool: Pool) -> "Problem":
+        """This objective over this pool, scores computed; kept with the pool, so the next call is free."""
+        problem = pool._problems.get(self._key)
+        if problem is None:
+            problem = pool._problems[self._key] = Problem(self, pool)
+        return problem
+
+    @property
+    def diminishing(self) -> bool:
+        """Whether the gain of a sample never rises as the batch grows: what lazy evaluation rests on."""
+        return self.normalize == "pool"
+
+    @cached_property
+    def _options(self) -> dict[str, Any]:
+        names = ("distance", "sigma", "space", "normalize", "concave", "kernel", "noise", "neighbours")
+        return {name: getattr(self, name) for name in names}
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return (*self.weights.items(), *self._options.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objective) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        usual = Objective(redundancy=1.0)._options
+        changed = {name: value for name, value in self._options.items() if value != usual[name]}
+        return f"Objective({', '.join(f'{k}={v!r}' for k, v in {**self.weights, **changed}.items())})"
+
+
+PRESETS = {
+    "paper": Objective.paper,
+    "paper_subset": Objective.paper_subset,
+    "recommended": Objective.recommended,
+}
+
+
+def preset(name: str) -> Objective:
+    """An objective by name: paper, paper_subset or recommended."""
+    if name not in PRESETS:
+        raise ValueError(unknown("preset", name, PRESETS))
+    return PRESETS[name]()
+
+
+class Problem:
+    """An objective over a pool: scores and scales, computed once."""
+
+    def __init__(self, objective: Objective, pool: Pool) -> None:
+        self.objective, self.pool = objective, pool
+        for name in objective.weights:
+            self._check_evidence(name, TERMS[name].needs)
+        if objective.space == "gradients":
+            self._check_evidence('space="gradients"', ("probabilities", "labels"))
+        self.ranges: dict[str, tuple[float, float]] = {}
+        self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
+        self.set_terms: dict[str, SetTerm] = {
+            name: TERMS[name](self) for name in objective.weights if issubclass(TERMS[name], SetTerm)
+        }
+
+    def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
+        for need in needs:
+            if getattr(self.pool, need) is None:
+                raise ValueError(f"{who} needs {need}: give Pool({need}=...)")
+
+    def _modular(self) -> np.ndarray:
+        total = np.zeros(len(self.pool))
+        for name, weight in self.objective.weights.items():
+            if issubclass(TERMS[name], ModularTerm):
+                scores = TERMS[name](self).scores()
+                low, high = float(scores.min()), float(scores.max())
+                self.ranges[name] = (low, high)
+                arithmetic.add_scaled(total, scores, weight, low, high)
+        return total
+
+    def scaled(self, name: str) -> np.ndarray:
+        """The scores of a modular term, min–max scaled over the pool, before its weight, (N,)."""
+        out = np.zeros(len(self.pool))
+        arithmetic.add_scaled(out, TERMS[name](self).scores(), 1.0, *self.ranges[name])
+        return out
+
+    def coefficient(self, name: str) -> float:
+        """What a set term's gains are multiplied by: weight / unit, and 0 where the unit is."""
+        unit = self.set_terms[name].unit
+        return self.objective.weights[name] / unit if unit > 0 else 0.0
+
+    @cached_property
+    def space(self) -> Space:
+        return (
+            GradientSpace(self.pool)
+            if self.objective.space == "gradients"
+            else FeatureSpace(self.pool.features)
+        )
+
+    @cached_property
+    def metric(self) -> Metric:
+        space = self.space
+        if self.objective.distance == "correlation" and isinstance(space, FeatureSpace):
+            space = FeatureSpace(torch.from_numpy(arithmetic.centred(space.host)).to(self.pool.device))
+        return Metric(self.pool, space, self.objective.distance, self.objective.sigma)
+
+    @cached_property
+    def points(self) -> Points:
+        return points_of(self.metric)
+
+    @cached_property
+    def graph(self) -> Graph | None:
+        """The neighbours facility location is restricted to."""
+        k = self.objective.neighbours
+        if k is None or k >= len(self.pool):
+            return None
+        return nearest(self.points, k, torch.get_num_threads())
+
+    @cached_property
+    def similarities(self) -> np.ndarray | None:
+        """Facility location's dense matrix, where the pool is small enough to hold it."""
+        if self.graph is not None or len(self.pool) > DENSE:
+            return None
+        return similarity_matrix(self.points)
+
+    def tensor(self, values: np.ndarray) -> Tensor:
+        """Host numbers on the pool's device, in its widest float."""
+        return torch.from_numpy(values).to(self.pool.device, real(self.pool.device))
+
+
+def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    for name, weight in weights.items():
+        if name not in TERMS:
+            raise ValueError(unknown("term", name, TERMS))
+        if not isinstance(weight, int | float | np.number) or not (math.isfinite(weight) and weight >= 0):
+            raise ValueError(choice(f"the weight of {name}", weight, "a finite number ≥ 0"))
+    kept = {name: float(weights[name]) for name in TERMS if weights.get(name, 0) > 0}
+    if not kept:
+        raise ValueError(f"an objective needs at least one weight above 0; the terms are {', '.join(TERMS)}")
+    return kept
+
+
+def _one_of(argument: str, value: Any, known: Any) -> Any:
+    if value not in known:
+        raise ValueError(unknown(argument, value, known))
+    return value

@@ -1,0 +1,180 @@
+"""Pool: what a selection may look at."""
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray | Tensor | Sequence[Any]
+
+
+class Pool:
+    """N candidates: their features and, optionally, what the model says of them.
+
+    features       (N, D)  usually the input of the model's last linear layer
+    probabilities  (N, C)  softmax of its output; rows sum to 1
+    labels         (N,)    class of each sample, 0..C-1
+    losses         (N,)    the training loss of each sample
+    reference      (N, M)  features of a frozen reference model (for feature_match)
+    bias                   whether the last layer has one (for space="gradients")
+
+    NumPy arrays or torch tensors, on any device; everything is checked here, once, and copied only where its
+    type must change. What a pool holds must not be written to afterwards: scores are kept with it.
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        probabilities: Array | None = None,
+        labels: Array | None = None,
+        losses: Array | None = None,
+        reference: Array | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        self.features = _matrix("features", features)
+        if len(self.features) == 0:
+            raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
+        self.bias = bool(bias)
+        self.probabilities = None if probabilities is None else _matrix("probabilities", probabilities)
+        self.reference = None if reference is None else _matrix("reference", reference)
+        self.losses = None if losses is None else _vector("losses", losses)
+        self.labels = None if labels is None else _labels(labels)
+        for name in ("probabilities", "labels", "losses", "reference"):
+            self._check_rows(name)
+        if self.probabilities is not None:
+            _check_probabilities(self.probabilities)
+        self._check_classes()
+        self._problems: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __repr__(self) -> str:
+        held = [f"features {tuple(self.features.shape)}"]
+        for name in ("probabilities", "labels", "losses", "reference"):
+            value = getattr(self, name)
+            if value is not None:
+                held.append(f"{name} {tuple(value.shape)}")
+        return f"Pool({', '.join(held)}, device={self.features.device})"
+
+    @property
+    def device(self) -> torch.device:
+        return self.features.device
+
+    @cached_property
+    def classes(self) -> int:
+        """C: the columns of probabilities, or what the labels show."""
+        if self.probabilities is not None:
+            return self.probabilities.shape[1]
+        return 0 if self.labels is None else int(self.labels.max()) + 1
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """e_i = p_i − onehot(y_i), (N, C): the gradient of cross-entropy with respect to the logits."""
+        assert self.probabilities is not None
+        assert self.labels is not None
+        errors = self.probabilities.clone()
+        errors[torch.arange(len(self), device=errors.device), self.labels] -= 1
+        return errors
+
+    def _check_rows(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if len(value) != len(self):
+            raise ValueError(f"{name} must have one row a sample: {len(self)} features, {len(value)} {name}")
+        if value.device != self.device:
+            raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
+
+    def _check_classes(self) -> None:
+        if self.labels is None:
+            return
+        low, high = int(self.labels.min()), int(self.labels.max())
+        if low < 0:
+            raise ValueError(f"labels must be class numbers ≥ 0, got {low}")
+        if self.probabilities is not None and high >= self.probabilities.shape[1]:
+            classes = self.probabilities.shape[1]
+            raise ValueError(f"labels must be below the {classes} classes of probabilities, got {high}")
+
+
+def host(tensor: Tensor) -> np.ndarray:
+    """The tensor's values as a contiguous NumPy array: a view where it is on the CPU, a copy elsewhere."""
+    return tensor.detach().cpu().contiguous().numpy()
+
+
+def real(device: torch.device) -> torch.dtype:
+    """float64 wherever the device has it (MPS has not)."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _tensor(name: str, value: Array) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers, got an array of {array.dtype}")
+    if array.dtype.kind == "f" and array.dtype not in (np.float16, np.float32, np.float64):
+        array = array.astype(np.float64)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable.*")  # smdl never writes to what it is given
+        return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _floats(name: str, value: Array) -> Tensor:
+    """float32 or float64, contiguous, finite."""
+    tensor = _tensor(name, value)
+    if tensor.dtype not in (torch.float32, torch.float64):
+        if tensor.is_complex():
+            raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
+        tensor = tensor.to(torch.float32)
+    tensor = tensor.contiguous()
+    finite = torch.isfinite(tensor)
+    if not bool(finite.all()):
+        where = tuple(torch.nonzero(~finite)[0].tolist())
+        raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
+    return tensor
+
+
+def _matrix(name: str, value: Array) -> Tensor:
+    tensor = _floats(name, value)
+    if tensor.ndim != 2 or tensor.shape[1] == 0:
+        raise ValueError(
+            f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}"
+        )
+    return tensor
+
+
+def _vector(name: str, value: Array) -> Tensor:
+    tensor = _floats(name, value)
+    if tensor.ndim != 1:
+        raise ValueError(f"{name} must have one dimension (samples,), got shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def _labels(value: Array) -> Tensor:
+    tensor = _tensor("labels", value)
+    if tensor.ndim != 1:
+        raise ValueError(f"labels must have one dimension (samples,), got shape {tuple(tensor.shape)}")
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ValueError(f"labels must be whole class numbers, got {tensor.dtype}")
+    return tensor.to(torch.int64).contiguous()
+
+
+def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
+    if bool((probabilities < 0).any()):
+        raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min())}")
+    sums = probabilities.sum(dim=1)
+    off = (sums - 1).abs()
+    if bool((off > tolerance).any()):
+        row = int(off.argmax())
+        raise ValueError(
+            f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"
+            " (are these logits? take their softmax first)"
+        )

@@ -1,0 +1,84 @@
+"""Counter-based random numbers: draw t of a stream is a pure function of (key, t).
+
+No state is carried from draw to draw, so partitions, threads and resumed runs cannot disturb each other. The
+same integers come out of the Python functions here (the specification) and of their compiled twins below.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from smdl.errors import choice
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_A = 0xBF58476D1CE4E5B9
+_B = 0x94D049BB133111EB
+
+
+def mix(z: int) -> int:
+    """The finaliser of SplitMix64: a bijection of 64-bit integers that scrambles every bit."""
+    z = ((z ^ (z >> 30)) * _A) & _MASK
+    z = ((z ^ (z >> 27)) * _B) & _MASK
+    return z ^ (z >> 31)
+
+
+def derive(key: int, counter: int) -> int:
+    """The counter-th child of a key: a key itself, or a draw of 64 random bits."""
+    return mix((key + (counter + 1) * _GOLDEN) & _MASK)
+
+
+def below(key: int, counter: int, n: int) -> int:
+    """A draw from 0..n-1: the high word of bits × n."""
+    return (derive(key, counter) * n) >> 64
+
+
+def stream(seed: int | Sequence[int], *path: int) -> int:
+    """The key at `path` below `seed`; a seed is a whole number, or several such as (seed, epoch, step)."""
+    parts = (seed,) if isinstance(seed, int | np.integer) else tuple(seed)
+    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
+        raise ValueError(choice("seed", seed, "a whole number ≥ 0, or several of them"))
+    key = 0
+    for part in (*parts, *path):
+        key = derive(key, int(part))
+    return key
+
+
+def sample(order: np.ndarray, remaining: int, count: int, key: int) -> None:
+    """Bring `count` random elements of order[:remaining] to the front: the first steps of Fisher–Yates."""
+    for t in range(count):
+        j = t + below(key, t, remaining - t)
+        order[t], order[j] = order[j], order[t]
+
+
+_golden, _a, _b = np.uint64(_GOLDEN), np.uint64(_A), np.uint64(_B)
+_one, _low = np.uint64(1), np.uint64(0xFFFFFFFF)
+_27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def derive_compiled(key: np.uint64, counter: int) -> np.uint64:
+    """`derive`, for compiled callers."""
+    z = key + (np.uint64(counter) + _one) * _golden
+    z = (z ^ (z >> _30)) * _a
+    z = (z ^ (z >> _27)) * _b
+    return z ^ (z >> _31)
+
+
+@njit(cache=True, nogil=True)
+def below_compiled(key: np.uint64, counter: int, n: int) -> int:
+    """`below`, for compiled callers; n < 2³²."""
+    bits, size = derive_compiled(key, counter), np.uint64(n)
+    high = (bits >> _32) * size + (((bits & _low) * size) >> _32)
+    return np.int64(high >> _32)
+
+
+@njit(cache=True, nogil=True)
+def sample_compiled(order: np.ndarray, remaining: int, count: int, key: np.uint64) -> None:
+    """`sample`, for compiled callers."""
+    for t in range(count):
+        j = t + below_compiled(key, t, remaining - t)
+        held = order[t]
+        order[t] = order[j]
+        order[j] = held

@@ -1,0 +1,233 @@
+"""Compiled distances and similarities: of a pair, of everybody to everybody, of the nearest neighbours.
+
+The sums over features may be reordered (that is what makes them fast): they are exact where the features lie on a
+dyadic grid and good to a few units of their last digit elsewhere.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from smdl.distances import COSINE, EUCLIDEAN, Metric
+from smdl.gradients import GradientSpace
+
+_EXACT = {"cache": True, "nogil": True}
+_INLINE = {"cache": True, "nogil": True, "forceinline": True}
+_FAST = {**_INLINE, "fastmath": {"reassoc", "contract", "nsz"}}
+
+
+# A metric's points as the compiled loops take them. Each kind is a type of its own, so that every loop is compiled
+# for the distance at hand: a branch inside it, even one never taken, costs several times the distance itself.
+
+
+class Euclidean(NamedTuple):
+    rows: np.ndarray  # (N, D)
+    bound: float  # D, the scale
+
+
+class Cosine(NamedTuple):
+    rows: np.ndarray
+    lengths: np.ndarray  # (N,)
+    bound: float
+
+
+class Gaussian(NamedTuple):
+    rows: np.ndarray
+    doubled: float  # 2σ²
+    bound: float
+
+
+class GradientEuclidean(NamedTuple):
+    rows: np.ndarray
+    errors: np.ndarray  # (N, C)
+    e: np.ndarray  # (N,) ‖e‖²
+    f: np.ndarray  # (N,) ‖f‖² (+ 1)
+    bound: float
+
+
+class GradientCosine(NamedTuple):
+    rows: np.ndarray
+    errors: np.ndarray
+    bias: float
+    lengths: np.ndarray
+    bound: float
+
+
+class GradientGaussian(NamedTuple):
+    rows: np.ndarray
+    errors: np.ndarray
+    e: np.ndarray
+    f: np.ndarray
+    doubled: float
+    bound: float
+
+
+Points = Euclidean | Cosine | Gaussian | GradientEuclidean | GradientCosine | GradientGaussian
+
+
+def points_of(metric: Metric) -> Points:
+    """The compiled form of a metric."""
+    space, bound, doubled = metric.space, metric.bound, 2.0 * metric.sigma * metric.sigma
+    rows = space.host
+    if isinstance(space, GradientSpace):
+        errors = space.host_errors
+        if metric.code == COSINE:
+            return GradientCosine(rows, errors, space.bias, space.lengths(), bound)
+        if metric.code == EUCLIDEAN:
+            return GradientEuclidean(rows, errors, space.error_norms, space.feature_norms, bound)
+        return GradientGaussian(rows, errors, space.error_norms, space.feature_norms, doubled, bound)
+    if metric.code == COSINE:
+        return Cosine(rows, space.lengths(), bound)
+    return Euclidean(rows, bound) if metric.code == EUCLIDEAN else Gaussian(rows, doubled, bound)
+
+
+@njit(**_FAST)
+def _gaps(x: np.ndarray, i: int, j: int) -> float:
+    total = x[i, 0] - x[i, 0]  # 0 of x's own type
+    for u in range(x.shape[1]):
+        gap = x[i, u] - x[j, u]
+        total += gap * gap
+    return np.float64(total)
+
+
+@njit(**_FAST)
+def _products(x: np.ndarray, i: int, j: int) -> float:
+    total = x[i, 0] - x[i, 0]
+    for u in range(x.shape[1]):
+        total += x[i, u] * x[j, u]
+    return np.float64(total)
+
+
+@njit(**_FAST)
+def _wide_gaps(x: np.ndarray, i: int, j: int) -> float:
+    total = 0.0
+    for u in range(x.shape[1]):
+        gap = np.float64(x[i, u]) - np.float64(x[j, u])
+        total += gap * gap
+    return total
+
+
+@njit(**_EXACT)
+def _gradient_gap_again(rows, errors, e, f, i, j):
+    """`_gradient_gap` in float64 throughout. Never inlined: it would slow the others down."""
+    a, b = _wide_gaps(errors, i, j), _wide_gaps(rows, i, j)
+    return max(0.0, 0.5 * (a * (f[i] + f[j]) + b * (e[i] + e[j]) - a * b + (e[i] - e[j]) * (f[i] - f[j])))
+
+
+@njit(**_INLINE)
+def _gradient_gap(rows, errors, e, f, i, j):
+    """‖g_i − g_j‖², see `GradientSpace`; once more in float64 where its terms cancel, which is rare."""
+    a, b = _gaps(errors, i, j), _gaps(rows, i, j)
+    sums = a * (f[i] + f[j]) + b * (e[i] + e[j])
+    squared = 0.5 * (sums - a * b + (e[i] - e[j]) * (f[i] - f[j]))
+    return squared if squared >= sums / 64.0 else _gradient_gap_again(rows, errors, e, f, i, j)
+
+
+@njit(**_INLINE)
+def _one_minus_cosine(dot, norm):
+    return max(0.0, 1.0 - dot / norm) if norm > 0.0 else 1.0
+
+
+def distance(points: Points, i: int, j: int) -> float:
+    """φ(i, j); for compiled callers."""
+    raise NotImplementedError
+
+
+@overload(distance, jit_options=_INLINE)
+def _distance(points, i, j):  # noqa: ARG001
+    def euclidean(points, i, j):
+        return math.sqrt(_gaps(points.rows, i, j))
+
+    def cosine(points, i, j):
+        return _one_minus_cosine(_products(points.rows, i, j), points.lengths[i] * points.lengths[j])
+
+    def gaussian(points, i, j):
+        return -math.expm1(-_gaps(points.rows, i, j) / points.doubled)
+
+    def gradient_euclidean(points, i, j):
+        return math.sqrt(_gradient_gap(points.rows, points.errors, points.e, points.f, i, j))
+
+    def gradient_cosine(points, i, j):
+        dot = _products(points.errors, i, j) * (_products(points.rows, i, j) + points.bias)
+        return _one_minus_cosine(dot, points.lengths[i] * points.lengths[j])
+
+    def gradient_gaussian(points, i, j):
+        return -math.expm1(
+            -_gradient_gap(points.rows, points.errors, points.e, points.f, i, j) / points.doubled
+        )
+
+    return {
+        Euclidean: euclidean,
+        Cosine: cosine,
+        Gaussian: gaussian,
+        GradientEuclidean: gradient_euclidean,
+        GradientCosine: gradient_cosine,
+        GradientGaussian: gradient_gaussian,
+    }[points.instance_class]
+
+
+@njit(**_INLINE)
+def similarity(points, inverse, i, j):
+    """1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `inverse` is 1/D."""
+    return np.float32(1.0) - np.float32(min(distance(points, i, j) * inverse, 1.0))
+
+
+@njit(**_EXACT)
+def similarity_matrix(points):
+    """Similarities of everybody to everybody, (N, N) float32; all 0 where every distance is 0."""
+    n = len(points.rows)
+    if points.bound == 0.0:
+        return np.zeros((n, n), np.float32)
+    out, inverse = np.empty((n, n), np.float32), 1.0 / points.bound
+    for i in range(n):
+        for j in range(i, n):
+            out[i, j] = similarity(points, inverse, i, j)
+    for i in range(n):
+        for j in range(i):
+            out[i, j] = out[j, i]
+    return out
+
+
+class Graph(NamedTuple):
+    """Everybody's k nearest, themselves first: similarities of all other pairs are 0."""
+
+    neighbours: np.ndarray  # (N, k) int32
+    similarities: np.ndarray  # (N, k) float32
+
+
+def nearest(points: Points, k: int, threads: int) -> Graph:
+    """The exact graph: itself and the k − 1 nearest others of each, equal distances to the lower index."""
+    n = len(points.rows)
+    graph = Graph(np.empty((n, k), np.int32), np.empty((n, k), np.float32))
+    edges = np.linspace(0, n, min(n, 8 * threads) + 1).astype(int).tolist()
+    with ThreadPoolExecutor(threads) as executor:
+        list(executor.map(lambda start, stop: _nearest(points, graph, start, stop), edges[:-1], edges[1:]))
+    return graph
+
+
+@njit(**_EXACT)
+def _nearest(points, graph, start, stop):
+    k = graph.neighbours.shape[1]
+    inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
+    gaps, who = np.empty(k), np.empty(k, np.int32)  # sorted by distance; the first place is the sample's own
+    for i in range(start, stop):
+        gaps[:], gaps[0], who[0], held = np.inf, -1.0, i, 1
+        for j in range(len(points.rows)):
+            if j == i:
+                continue
+            gap = distance(points, i, j)
+            if gap < gaps[k - 1]:
+                at = min(held, k - 1)
+                while gaps[at - 1] > gap:
+                    gaps[at], who[at] = gaps[at - 1], who[at - 1]
+                    at -= 1
+                gaps[at], who[at] = gap, j
+                held = min(held + 1, k)
+        for t in range(k):
+            graph.neighbours[i, t] = who[t]
+            share = min(distance(points, i, who[t]) * inverse, 1.0)
+            graph.similarities[i, t] = np.float32(1.0) - np.float32(share) if inverse > 0.0 else 0.0

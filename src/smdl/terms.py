@@ -1,0 +1,294 @@
+"""The scores of a batch, each a small class with its equation.
+
+Modular terms score every sample on its own: `scores()` is computed once a pool. Set terms depend on what is already
+chosen; they work on several disjoint partitions at once, row p of every array belonging to partition p:
+
+    gains(candidates)   (P, K) indices -> (P, K): F(a | S_p) of each candidate
+    add(picks)          (P,) indices: S_p <- S_p + {a}
+
+`unit` is the gain that counts as 1 before the weight is applied: one positive constant a pool, never a shift.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl import arithmetic
+from smdl.arithmetic import CONCAVE, GRID
+from smdl.distances import Metric
+from smdl.pool import Pool, host, real
+
+if TYPE_CHECKING:
+    from smdl.objective import Problem
+
+
+class Term:
+    """A part of an objective, over the pool of a problem."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    submodular: ClassVar[bool] = True  # truly monotone submodular; a property test holds it to it
+
+    def __init__(self, problem: "Problem") -> None:
+        self.problem = problem
+        self.pool: Pool = problem.pool
+
+    @property
+    def metric(self) -> Metric:
+        return self.problem.metric
+
+
+class ModularTerm(Term):
+    """A score of each sample alone: F(S) = Σ of the scores."""
+
+    def scores(self) -> np.ndarray:
+        """Raw scores on the host, (N,) float64."""
+        raise NotImplementedError
+
+
+class Uncertainty(ModularTerm):
+    """U(x) = −Σ_c p_c log p_c (Eq. 4): what confuses the model most."""
+
+    needs = ("probabilities",)
+
+    def scores(self) -> np.ndarray:
+        assert self.pool.probabilities is not None
+        return arithmetic.entropy(host(self.pool.probabilities))
+
+
+class MeanCloseness(ModularTerm):
+    """MC(x) = cos(x, mean of V) (Eq. 6): high near the centre of the data, so outliers lose."""
+
+    def scores(self) -> np.ndarray:
+        features = host(self.pool.features)
+        return arithmetic.cosine_to(features, arithmetic.column_sums(features))
+
+
+class FeatureMatch(ModularTerm):
+    """FM(x) = Σ_u g(m_u(x)) (Eq. 7): m are the features of the reference model, clamped at 0."""
+
+    needs = ("reference",)
+
+    def scores(self) -> np.ndarray:
+        assert self.pool.reference is not None
+        negative = float((self.pool.reference < 0).sum()) / self.pool.reference.numel()
+        if negative > 0.01:
+            warnings.warn(
+                f"feature_match clamps negative reference features at 0: {negative:.0%} of them are",
+                stacklevel=2,
+            )
+        return arithmetic.concave_sum(host(self.pool.reference), CONCAVE[self.problem.objective.concave])
+
+
+class SetTerm(Term):
+    """A score that depends on what is chosen already."""
+
+    unit: float
+
+    def start(self, parts: Tensor) -> None:
+        """S_p <- ∅ for each partition; parts is (P, Q) indices, short rows padded with their first member."""
+        raise NotImplementedError
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def add(self, picks: Tensor) -> None:
+        raise NotImplementedError
+
+    def _tensor(self, *shape: int, fill: float = 0.0) -> Tensor:
+        return torch.full(shape, fill, dtype=real(self.pool.device), device=self.pool.device)
+
+
+class Redundancy(SetTerm):
+    """R(a | S) = min_{j ∈ S} φ(a, j) (Eq. 5), D when S is empty: the gain of the paper's Lemma 1.
+
+    A surrogate: Eq. 5 summed over S is neither monotone nor submodular, because adding a point also lowers R of the
+    points beside it. Gains diminish all the same, so lazy bounds hold; no 1 − 1/e is claimed.
+    """
+
+    submodular = False
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem)
+        self.unit = self.metric.bound
+
+    def start(self, parts: Tensor) -> None:
+        self._parts = parts
+        self._nearest = self._tensor(len(self.pool), fill=self.unit)
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        return self._nearest[candidates]
+
+    def add(self, picks: Tensor) -> None:
+        distances = self.metric.between(self._parts, picks[:, None])
+        self._nearest[self._parts] = torch.minimum(self._nearest[self._parts], distances)
+
+
+class FacilityLocation(SetTerm):
+    """F(S) = Σ_{j ∈ V} max_{i ∈ S} (D − φ(i, j)): every sample of the pool has somebody close in the batch.
+
+    Similarities are held in units of D as 1 − φ/D in float32: multiples of 2⁻²⁴, whose float64 sums are exact. With
+    `neighbours=k` a sample serves only itself and the k − 1 samples nearest to it.
+    """
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem)
+        self.unit = float(len(self.pool))
+
+    def start(self, parts: Tensor) -> None:
+        self._served = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        out = self._tensor(*candidates.shape)
+        step = max(1, (1 << 24) // (len(self.pool) * len(candidates)))
+        for k in range(0, candidates.shape[1], step):
+            part = candidates[:, k : k + step]
+            better = self.similarities(part) - self._served[:, None, :]
+            out[:, k : k + step] = better.clamp(min=0).sum(-1, dtype=out.dtype)
+        return out
+
+    def add(self, picks: Tensor) -> None:
+        self._served = torch.maximum(self._served, self.similarities(picks))
+
+    def similarities(self, rows: Tensor) -> Tensor:
+        """1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
+        problem, device = self.problem, self.pool.device
+        if problem.graph is not None:
+            near = torch.from_numpy(problem.graph.neighbours).to(device)[rows].long()
+            values = torch.from_numpy(problem.graph.similarities).to(device)[rows]
+            return torch.zeros(*rows.shape, len(self.pool), device=device).scatter(-1, near, values)
+        if problem.similarities is not None:
+            return torch.from_numpy(problem.similarities).to(device)[rows]
+        everyone = torch.arange(len(self.pool), device=device)
+        shares = self.metric.between(rows[..., None], everyone) * _inverse(self.metric.bound)
+        similarities = 1.0 - shares.clamp(max=1.0).to(torch.float32)
+        return similarities if self.metric.bound > 0 else torch.zeros_like(similarities)
+
+
+class FeatureCoverage(SetTerm):
+    """F(S) = Σ_u g(Σ_{i ∈ S} x_iu): every feature present in the batch, with diminishing returns in each."""
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem)
+        if problem.objective.space == "gradients":
+            raise ValueError(
+                'feature_coverage needs non-negative features, and gradients are signed: space="features"'
+            )
+        if bool((self.pool.features < 0).any()):
+            low = float(self.pool.features.min())
+            raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
+        self.g = CONCAVE[problem.objective.concave]
+        scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
+        self.factor = GRID * _inverse(scale)
+        self.unit = 1.0
+
+    def start(self, parts: Tensor) -> None:
+        self._mass = self._tensor(len(parts), self.pool.features.shape[1])
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        out = self._tensor(*candidates.shape)
+        step = max(1, (1 << 22) // (self._mass.shape[1] * len(candidates)))
+        for k in range(0, candidates.shape[1], step):
+            x = self.pool.features[candidates[:, k : k + step]].to(out.dtype)
+            rises = self._rise(self._mass[:, None, :], x) * self.factor
+            out[:, k : k + step] = rises.round().sum(-1) / GRID
+        return out
+
+    def _rise(self, mass: Tensor, x: Tensor) -> Tensor:
+        """g(mass + x) − g(mass), in a form whose rounding never lets it rise with mass."""
+        if self.g == 0:
+            roots = (mass + x).sqrt() + mass.sqrt()
+            return torch.where(roots > 0, x / roots, 0.0)
+        if self.g == 1:
+            return torch.log1p(x / (1 + mass))
+        return x / ((1 + mass) * (1 + mass + x))
+
+    def add(self, picks: Tensor) -> None:
+        self._mass = self._mass + self.pool.features[picks].to(self._mass.dtype)
+
+
+class LogDeterminant(SetTerm):
+    """F(S) = log det(I + K_S / σ²), K linear, cosine or gaussian: the volume the batch spans.
+
+    Incremental Cholesky: the gain of a is the log of what is left of its diagonal entry after the chosen ones.
+    """
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem)
+        objective = problem.objective
+        self.noise, self.kernel = objective.noise, objective.kernel
+        if self.kernel != "linear":
+            self._metric = Metric(self.pool, problem.space, self.kernel, objective.sigma)
+        everyone = torch.arange(len(self.pool), device=self.pool.device)
+        self._diagonal = 1.0 + self._entries(everyone, everyone) / self.noise
+        self.scale = float(self._diagonal.max().log())
+        self.unit = 1.0
+
+    def _entries(self, i: Tensor, j: Tensor) -> Tensor:
+        if self.kernel == "linear":
+            return self.problem.space.inner(i, j).to(real(self.pool.device))
+        return 1.0 - self._metric.between(i, j)
+
+    def start(self, parts: Tensor) -> None:
+        self._parts, self._left = parts, self._diagonal.clone()
+        self._rows: list[Tensor] = []  # of the Cholesky factor, each (P, Q)
+        self._where = torch.zeros(len(self.pool), dtype=torch.int64, device=self.pool.device)
+        self._where[parts.flip(1)] = (
+            torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
+        )
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        logs = self._left[candidates].clamp(min=1.0).log() * (GRID * _inverse(self.scale))
+        return logs.round() / GRID
+
+    def add(self, picks: Tensor) -> None:
+        row = self._entries(self._parts, picks[:, None]) / self.noise
+        if self._rows:
+            factor = torch.stack(self._rows)  # (T, P, Q)
+            at = factor.gather(2, self._where[picks].expand(len(factor), -1)[..., None])  # (T, P, 1)
+            row = row - (factor * at).sum(0)
+        row = row / self._left[picks][:, None].sqrt()
+        self._rows.append(row)
+        self._left[self._parts] = self._left[self._parts] - row.square()
+
+
+class ClassBalance(SetTerm):
+    """F(S) = Σ_c √(samples of class c in S): the second sample of a class is worth less than the first."""
+
+    needs = ("labels",)
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem)
+        self.unit = 1.0
+
+    def start(self, parts: Tensor) -> None:
+        self._counts = self._tensor(len(parts), self.pool.classes)
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        assert self.pool.labels is not None
+        counts = self._counts.gather(1, self.pool.labels[candidates])
+        return 1.0 / ((counts + 1).sqrt() + counts.sqrt())
+
+    def add(self, picks: Tensor) -> None:
+        assert self.pool.labels is not None
+        self._counts.scatter_add_(1, self.pool.labels[picks][:, None], torch.ones_like(self._counts[:, :1]))
+
+
+def _inverse(scale: float) -> float:
+    """1 / scale, and 0 where everything is 0."""
+    return 1.0 / scale if scale > 0 else 0.0
+
+
+#: Every term by the name of its weight, in the order in which they are added up.
+TERMS: dict[str, type[Any]] = {
+    "uncertainty": Uncertainty,
+    "mean_closeness": MeanCloseness,
+    "feature_match": FeatureMatch,
+    "redundancy": Redundancy,
+    "facility_location": FacilityLocation,
+    "feature_coverage": FeatureCoverage,
+    "log_determinant": LogDeterminant,
+    "class_balance": ClassBalance,
+}
