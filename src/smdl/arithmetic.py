@@ -7,7 +7,8 @@ the plain Python loops of `greedy/reference.py` give.
 import math
 
 import numpy as np
-from numba import njit
+
+from smdl.jit import compiled
 
 #: Set terms are rounded to multiples of this share of their scale before they are summed: such sums are exact, so
 #: they come out the same in any order, on any number of threads, and on every path.
@@ -16,7 +17,7 @@ GRID = 2.0**40
 CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def concave(g: int, mass: float) -> float:
     """g(mass): √m, log(1 + m) or m / (1 + m)."""
     if g == 0:
@@ -26,7 +27,7 @@ def concave(g: int, mass: float) -> float:
     return mass / (1.0 + mass)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def entropy(probabilities: np.ndarray) -> np.ndarray:
     """−Σ p log p of every row, (N, C) -> (N,)."""
     out = np.zeros(len(probabilities))
@@ -40,7 +41,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
     """Σ_u g(max(m_u, 0)) of every row, (N, D) -> (N,)."""
     out = np.zeros(len(features))
@@ -52,7 +53,7 @@ def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def column_sums(features: np.ndarray) -> np.ndarray:
     """Σ_i x_i, (N, D) -> (D,)."""
     total = np.zeros(features.shape[1])
@@ -62,7 +63,7 @@ def column_sums(features: np.ndarray) -> np.ndarray:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_norms(features: np.ndarray) -> np.ndarray:
     """‖x_i‖² of every row, (N, D) -> (N,)."""
     out = np.zeros(len(features))
@@ -75,7 +76,7 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """cos(x_i, direction) of every row, (N, D) -> (N,); 0 where either is the zero vector."""
     out = np.zeros(len(features))
@@ -95,7 +96,7 @@ def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def farthest(features: np.ndarray, centre: np.ndarray) -> float:
     """max_i ‖x_i − centre‖."""
     most = 0.0
@@ -108,7 +109,7 @@ def farthest(features: np.ndarray, centre: np.ndarray) -> float:
     return math.sqrt(most)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float, high: float) -> None:
     """total += weight · (scores − low) / (high − low), in place; a constant score adds nothing."""
     if high > low:
@@ -123,7 +124,7 @@ def centred(features: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _centre(features: np.ndarray, out: np.ndarray) -> None:
     width = features.shape[1]
     for i in range(len(features)):

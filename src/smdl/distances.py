@@ -6,7 +6,6 @@ come from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which i
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -88,7 +87,7 @@ class FeatureSpace:
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
 
-    @cached_property
+    @property
     def host(self) -> np.ndarray:
         return host(self.rows)
 
@@ -97,12 +96,12 @@ class FeatureSpace:
         return arithmetic.farthest(self.host, arithmetic.column_sums(self.host) / len(self.rows))
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
-        return by_chunks(lambda i, j: (self.rows[i] * self.rows[j]).sum(-1), i, j, self.rows.shape[1])
+        """In float64: a determinant is made of differences of these."""
+        wide = real(self.rows.device)
+        return by_chunks(lambda i, j: (self.rows[i].to(wide) * self.rows[j]).sum(-1), i, j, self.rows.shape[1])
 
     def squared(self, i: Tensor, j: Tensor) -> Tensor:
-        return by_chunks(
-            lambda i, j: (self.rows[i] - self.rows[j]).square().sum(-1), i, j, self.rows.shape[1]
-        )
+        return by_chunks(lambda i, j: (self.rows[i] - self.rows[j]).square().sum(-1), i, j, self.rows.shape[1])
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(arithmetic.squared_norms(self.host))
@@ -117,9 +116,7 @@ class Metric:
         self._device, self._real = pool.device, real(pool.device)
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
         self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
-        self._lengths = (
-            torch.as_tensor(space.lengths()).to(self._device, self._real) if self.code == COSINE else None
-        )
+        self._lengths = torch.as_tensor(space.lengths()).to(self._device, self._real) if self.code == COSINE else None
 
     def between(self, i: Tensor, j: Tensor) -> Tensor:
         """φ of the points i and the points j, broadcast against each other."""
@@ -128,11 +125,7 @@ class Metric:
             cosine = torch.where(norm > 0, self.space.inner(i, j).to(self._real) / norm, 0.0)
             return (1.0 - cosine).clamp(min=0.0)
         squared = self.space.squared(i, j).to(self._real)
-        return (
-            squared.sqrt()
-            if self.code == EUCLIDEAN
-            else -torch.expm1(-squared / (2 * self.sigma * self.sigma))
-        )
+        return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / (2 * self.sigma * self.sigma))
 
     def _median(self) -> float:
         """The median distance of at most 64 points at a fixed stride: a bandwidth that suits the data."""
@@ -156,7 +149,5 @@ def by_chunks(function: Callable[[Tensor, Tensor], Tensor], i: Tensor, j: Tensor
     if i.numel() * width <= CHUNK:
         return function(i, j)
     step = max(1, CHUNK // width)
-    parts = [
-        function(a, b) for a, b in zip(i.reshape(-1).split(step), j.reshape(-1).split(step), strict=True)
-    ]
+    parts = [function(a, b) for a, b in zip(i.reshape(-1).split(step), j.reshape(-1).split(step), strict=True)]
     return torch.cat(parts).reshape(i.shape)

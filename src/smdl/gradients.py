@@ -6,7 +6,6 @@ an array of size N × C·D is never made.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -40,9 +39,7 @@ class GradientSpace:
         return float(self.lengths().max())
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
-        return self._sums(torch.mul, self._errors, i, j) * (
-            self._sums(torch.mul, self._features, i, j) + self.bias
-        )
+        return self._sums(torch.mul, self._errors, i, j) * (self._sums(torch.mul, self._features, i, j) + self.bias)
 
     def squared(self, i: Tensor, j: Tensor) -> Tensor:
         a, b = self._sums(_gap, self._errors, i, j), self._sums(_gap, self._features, i, j)
@@ -52,18 +49,16 @@ class GradientSpace:
 
     def _sums(self, of: Callable[[Tensor, Tensor], Tensor], rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Σ_u of(x_iu, x_ju), in float64: the terms of `squared` may cancel."""
-        return by_chunks(
-            lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1]
-        )
+        return by_chunks(lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1])
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(self.error_norms * self.feature_norms)
 
-    @cached_property
+    @property
     def host(self) -> np.ndarray:
         return host(self._features)
 
-    @cached_property
+    @property
     def host_errors(self) -> np.ndarray:
         return host(self._errors).astype(self.host.dtype, copy=False)
 

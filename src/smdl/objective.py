@@ -174,11 +174,7 @@ class Problem:
 
     @cached_property
     def space(self) -> Space:
-        return (
-            GradientSpace(self.pool)
-            if self.objective.space == "gradients"
-            else FeatureSpace(self.pool.features)
-        )
+        return GradientSpace(self.pool) if self.objective.space == "gradients" else FeatureSpace(self.pool.features)
 
     @cached_property
     def metric(self) -> Metric:

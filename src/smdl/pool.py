@@ -145,9 +145,7 @@ def _floats(name: str, value: Array) -> Tensor:
 def _matrix(name: str, value: Array) -> Tensor:
     tensor = _floats(name, value)
     if tensor.ndim != 2 or tensor.shape[1] == 0:
-        raise ValueError(
-            f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}"
-        )
+        raise ValueError(f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}")
     return tensor
 
 

@@ -7,9 +7,9 @@ same integers come out of the Python functions here (the specification) and of t
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from smdl.errors import choice
+from smdl.jit import compiled
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -57,7 +57,7 @@ _one, _low = np.uint64(1), np.uint64(0xFFFFFFFF)
 _27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def derive_compiled(key: np.uint64, counter: int) -> np.uint64:
     """`derive`, for compiled callers."""
     z = key + (np.uint64(counter) + _one) * _golden
@@ -66,15 +66,15 @@ def derive_compiled(key: np.uint64, counter: int) -> np.uint64:
     return z ^ (z >> _31)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def below_compiled(key: np.uint64, counter: int, n: int) -> int:
     """`below`, for compiled callers; n < 2³²."""
     bits, size = derive_compiled(key, counter), np.uint64(n)
     high = (bits >> _32) * size + (((bits & _low) * size) >> _32)
-    return np.int64(high >> _32)
+    return np.int64(high >> _32)  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample_compiled(order: np.ndarray, remaining: int, count: int, key: np.uint64) -> None:
     """`sample`, for compiled callers."""
     for t in range(count):

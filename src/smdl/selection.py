@@ -36,7 +36,7 @@ class Selection:
     def weights(self) -> np.ndarray | None:
         """How many samples of the pool each pick stands for, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
-        return None if term is None else _shares(term, self.indices)
+        return _shares(term, self.indices) if isinstance(term, FacilityLocation) else None
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,7 @@ def _resolve(optimizer: str, objective: Objective, n: int, size: int) -> str:
     if optimizer not in OPTIMIZERS:
         raise ValueError(unknown("optimizer", optimizer, (*OPTIMIZERS, "auto")))
     if optimizer == "lazy" and not objective.diminishing:
-        raise ValueError(
-            'lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic'
-        )
+        raise ValueError('lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic')
     return optimizer
 
 
@@ -171,11 +169,7 @@ def _check_count(name: str, value: object) -> int:
 
 def _check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> tuple[int, int, float]:
     if isinstance(size, tuple):
-        if (
-            len(size) != 2
-            or not all(isinstance(s, int | np.integer) for s in size)
-            or not 1 <= size[0] <= size[1]
-        ):
+        if len(size) != 2 or not all(isinstance(s, int | np.integer) for s in size) or not 1 <= size[0] <= size[1]:
             raise ValueError(choice("size", size, "a number, or (low, high) with 1 ≤ low ≤ high"))
         if penalty is None or not math.isfinite(penalty):
             raise ValueError(choice("size_penalty", penalty, "a finite number where size is (low, high)"))
@@ -194,7 +188,7 @@ def _indices(name: str, value: Array, n: int) -> np.ndarray:
     array = value.cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a list of indices, got shape {array.shape} of {array.dtype}")
-    if array.size and not (0 <= int(array.min()) and int(array.max()) < n):
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < n):
         wrong = array.min() if array.min() < 0 else array.max()
         raise ValueError(choice(name, int(wrong), f"indices in 0..{n - 1}"))
     return array.astype(np.int64)

@@ -9,16 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
 from smdl.distances import COSINE, EUCLIDEAN, Metric
 from smdl.gradients import GradientSpace
-
-_EXACT = {"cache": True, "nogil": True}
-_INLINE = {"cache": True, "nogil": True, "forceinline": True}
-_FAST = {**_INLINE, "fastmath": {"reassoc", "contract", "nsz"}}
-
+from smdl.jit import INLINED, compiled, inlined, reordered
 
 # A metric's points as the compiled loops take them. Each kind is a type of its own, so that every loop is compiled
 # for the distance at hand: a branch inside it, even one never taken, costs several times the distance itself.
@@ -85,7 +80,7 @@ def points_of(metric: Metric) -> Points:
     return Euclidean(rows, bound) if metric.code == EUCLIDEAN else Gaussian(rows, doubled, bound)
 
 
-@njit(**_FAST)
+@reordered
 def _gaps(x: np.ndarray, i: int, j: int) -> float:
     total = x[i, 0] - x[i, 0]  # 0 of x's own type
     for u in range(x.shape[1]):
@@ -94,7 +89,7 @@ def _gaps(x: np.ndarray, i: int, j: int) -> float:
     return np.float64(total)
 
 
-@njit(**_FAST)
+@reordered
 def _products(x: np.ndarray, i: int, j: int) -> float:
     total = x[i, 0] - x[i, 0]
     for u in range(x.shape[1]):
@@ -102,7 +97,7 @@ def _products(x: np.ndarray, i: int, j: int) -> float:
     return np.float64(total)
 
 
-@njit(**_FAST)
+@reordered
 def _wide_gaps(x: np.ndarray, i: int, j: int) -> float:
     total = 0.0
     for u in range(x.shape[1]):
@@ -111,14 +106,14 @@ def _wide_gaps(x: np.ndarray, i: int, j: int) -> float:
     return total
 
 
-@njit(**_EXACT)
+@compiled
 def _gradient_gap_again(rows, errors, e, f, i, j):
     """`_gradient_gap` in float64 throughout. Never inlined: it would slow the others down."""
     a, b = _wide_gaps(errors, i, j), _wide_gaps(rows, i, j)
     return max(0.0, 0.5 * (a * (f[i] + f[j]) + b * (e[i] + e[j]) - a * b + (e[i] - e[j]) * (f[i] - f[j])))
 
 
-@njit(**_INLINE)
+@inlined
 def _gradient_gap(rows, errors, e, f, i, j):
     """‖g_i − g_j‖², see `GradientSpace`; once more in float64 where its terms cancel, which is rare."""
     a, b = _gaps(errors, i, j), _gaps(rows, i, j)
@@ -127,7 +122,7 @@ def _gradient_gap(rows, errors, e, f, i, j):
     return squared if squared >= sums / 64.0 else _gradient_gap_again(rows, errors, e, f, i, j)
 
 
-@njit(**_INLINE)
+@inlined
 def _one_minus_cosine(dot, norm):
     return max(0.0, 1.0 - dot / norm) if norm > 0.0 else 1.0
 
@@ -137,7 +132,7 @@ def distance(points: Points, i: int, j: int) -> float:
     raise NotImplementedError
 
 
-@overload(distance, jit_options=_INLINE)
+@overload(distance, jit_options=INLINED)
 def _distance(points, i, j):  # noqa: ARG001
     def euclidean(points, i, j):
         return math.sqrt(_gaps(points.rows, i, j))
@@ -156,9 +151,7 @@ def _distance(points, i, j):  # noqa: ARG001
         return _one_minus_cosine(dot, points.lengths[i] * points.lengths[j])
 
     def gradient_gaussian(points, i, j):
-        return -math.expm1(
-            -_gradient_gap(points.rows, points.errors, points.e, points.f, i, j) / points.doubled
-        )
+        return -math.expm1(-_gradient_gap(points.rows, points.errors, points.e, points.f, i, j) / points.doubled)
 
     return {
         Euclidean: euclidean,
@@ -170,13 +163,13 @@ def _distance(points, i, j):  # noqa: ARG001
     }[points.instance_class]
 
 
-@njit(**_INLINE)
+@inlined
 def similarity(points, inverse, i, j):
     """1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `inverse` is 1/D."""
     return np.float32(1.0) - np.float32(min(distance(points, i, j) * inverse, 1.0))
 
 
-@njit(**_EXACT)
+@compiled
 def similarity_matrix(points):
     """Similarities of everybody to everybody, (N, N) float32; all 0 where every distance is 0."""
     n = len(points.rows)
@@ -209,7 +202,7 @@ def nearest(points: Points, k: int, threads: int) -> Graph:
     return graph
 
 
-@njit(**_EXACT)
+@compiled
 def _nearest(points, graph, start, stop):
     k = graph.neighbours.shape[1]
     inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0

@@ -173,9 +173,7 @@ class FeatureCoverage(SetTerm):
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
         if problem.objective.space == "gradients":
-            raise ValueError(
-                'feature_coverage needs non-negative features, and gradients are signed: space="features"'
-            )
+            raise ValueError('feature_coverage needs non-negative features, and gradients are signed: space="features"')
         if bool((self.pool.features < 0).any()):
             low = float(self.pool.features.min())
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
@@ -212,7 +210,7 @@ class FeatureCoverage(SetTerm):
 class LogDeterminant(SetTerm):
     """F(S) = log det(I + K_S / σ²), K linear, cosine or gaussian: the volume the batch spans.
 
-    Incremental Cholesky: the gain of a is the log of what is left of its diagonal entry after the chosen ones.
+    Incremental Cholesky: the gain of a is log(1 + what is left of its diagonal entry after the chosen ones).
     """
 
     def __init__(self, problem: "Problem") -> None:
@@ -222,34 +220,33 @@ class LogDeterminant(SetTerm):
         if self.kernel != "linear":
             self._metric = Metric(self.pool, problem.space, self.kernel, objective.sigma)
         everyone = torch.arange(len(self.pool), device=self.pool.device)
-        self._diagonal = 1.0 + self._entries(everyone, everyone) / self.noise
-        self.scale = float(self._diagonal.max().log())
+        self._diagonal = self._entries(everyone, everyone)
+        self.factor = GRID * _inverse(float(self._diagonal.max().log1p()))
         self.unit = 1.0
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
+        """K / σ²."""
         if self.kernel == "linear":
-            return self.problem.space.inner(i, j).to(real(self.pool.device))
-        return 1.0 - self._metric.between(i, j)
+            return self.problem.space.inner(i, j) / self.noise
+        return (1.0 - self._metric.between(i, j)) / self.noise
 
     def start(self, parts: Tensor) -> None:
         self._parts, self._left = parts, self._diagonal.clone()
         self._rows: list[Tensor] = []  # of the Cholesky factor, each (P, Q)
         self._where = torch.zeros(len(self.pool), dtype=torch.int64, device=self.pool.device)
-        self._where[parts.flip(1)] = (
-            torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
-        )
+        self._where[parts.flip(1)] = torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
 
     def gains(self, candidates: Tensor) -> Tensor:
-        logs = self._left[candidates].clamp(min=1.0).log() * (GRID * _inverse(self.scale))
+        logs = self._left[candidates].clamp(min=0.0).log1p() * self.factor
         return logs.round() / GRID
 
     def add(self, picks: Tensor) -> None:
-        row = self._entries(self._parts, picks[:, None]) / self.noise
+        row = self._entries(self._parts, picks[:, None])
         if self._rows:
             factor = torch.stack(self._rows)  # (T, P, Q)
             at = factor.gather(2, self._where[picks].expand(len(factor), -1)[..., None])  # (T, P, 1)
             row = row - (factor * at).sum(0)
-        row = row / self._left[picks][:, None].sqrt()
+        row = row / (1.0 + self._left[picks].clamp(min=0.0))[:, None].sqrt()
         self._rows.append(row)
         self._left[self._parts] = self._left[self._parts] - row.square()
 

@@ -14,18 +14,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
 from smdl.arithmetic import GRID
+from smdl.jit import INLINED, PLAIN, compiled, inlined, reordered
 from smdl.objective import Problem
 from smdl.randomness import below_compiled, derive_compiled, sample_compiled
 from smdl.similarity import Points, distance, similarity
 from smdl.terms import FacilityLocation, FeatureCoverage, Redundancy
-
-_EXACT = {"cache": True, "nogil": True}
-_INLINE = {"cache": True, "nogil": True, "forceinline": True}
-_FAST = {**_INLINE, "fastmath": {"reassoc", "contract", "nsz"}}
 
 #: Candidates are kept in blocks of this many, with the greatest bound of each: a block below the best is passed over.
 BLOCK = 256
@@ -85,7 +81,7 @@ class CoveredBy(NamedTuple):
 Compiled = Nothing | Redundant | Served | ServedNearby | ServedAfar | Covered | CoveredBy
 
 
-def compiled(problem: Problem) -> Compiled | None:
+def kernel_term(problem: Problem) -> Compiled | None:
     """The problem's set term for the loops below; None where they cannot serve it."""
     if problem.pool.device.type != "cpu" or not problem.objective.diminishing or len(problem.set_terms) > 1:
         return None
@@ -110,12 +106,12 @@ def compiled(problem: Problem) -> Compiled | None:
     return Nothing(0.0)
 
 
-@njit(**_INLINE)
+@inlined
 def _inverse(scale):
     return 1.0 / scale if scale > 0.0 else 0.0
 
 
-@njit(**_FAST)
+@reordered
 def _dense_rise(similarities, served, a):
     """Σ_j max(0, s_aj − served_j). Multiples of 2⁻²⁴, so the order of the sum is free."""
     total = 0.0
@@ -124,7 +120,7 @@ def _dense_rise(similarities, served, a):
     return total
 
 
-@njit(**_INLINE)
+@inlined
 def _root_rise(features, memory, factor, a, u):
     """√(mass + x) − √mass on the grid, in a form whose rounding never lets it rise with mass."""
     x = np.float64(features[a, u])
@@ -132,7 +128,7 @@ def _root_rise(features, memory, factor, a, u):
     return np.rint((x / roots if roots > 0.0 else 0.0) * factor)
 
 
-@njit(**_FAST)
+@reordered
 def _root_rises(features, memory, factor, a):
     total = 0.0
     for u in range(features.shape[1]):
@@ -145,7 +141,7 @@ def blank(term: Compiled) -> np.ndarray:
     raise NotImplementedError
 
 
-@overload(blank, jit_options=_EXACT)
+@overload(blank, jit_options=PLAIN)
 def _blank(term):
     return {
         Nothing: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
@@ -163,7 +159,7 @@ def evaluate(term, memory, base, a, picked, seen, count, bound, best):
     raise NotImplementedError
 
 
-@overload(evaluate, jit_options=_INLINE)
+@overload(evaluate, jit_options=INLINED)
 def _evaluate(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
     def nothing(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         return base, count
@@ -201,10 +197,7 @@ def _evaluate(term, memory, base, a, picked, seen, count, bound, best):  # noqa:
         total = 0.0
         for u in range(term.features.shape[1]):
             x, mass = np.float64(term.features[a, u]), memory[0, u]
-            if term.g == 1:
-                rise = math.log1p(x / (1.0 + mass))
-            else:
-                rise = x / ((1.0 + mass) * (1.0 + mass + x))
+            rise = math.log1p(x / (1.0 + mass)) if term.g == 1 else x / ((1.0 + mass) * (1.0 + mass + x))
             total += np.rint(rise * term.factor)
         return base + term.coefficient * (total / GRID), count
 
@@ -224,7 +217,7 @@ def remember(term, memory, a):
     raise NotImplementedError
 
 
-@overload(remember, jit_options=_EXACT)
+@overload(remember, jit_options=PLAIN)
 def _remember(term, memory, a):  # noqa: ARG001
     def nothing(term, memory, a):  # noqa: ARG001
         return
@@ -263,7 +256,7 @@ def _remember(term, memory, a):  # noqa: ARG001
     }[term.instance_class]
 
 
-@njit(**_EXACT)
+@compiled
 def _one_by_one(term, memory, modular, members, bounds):
     none = np.empty(0, np.int32)
     for k in range(len(members)):
@@ -275,7 +268,7 @@ def singles(term, memory, modular, members, bounds):
     raise NotImplementedError
 
 
-@overload(singles, jit_options=_EXACT)
+@overload(singles, jit_options=PLAIN)
 def _singles(term, memory, modular, members, bounds):  # noqa: ARG001
     def one_by_one(term, memory, modular, members, bounds):
         _one_by_one(term, memory, modular, members, bounds)
@@ -298,7 +291,7 @@ def _singles(term, memory, modular, members, bounds):  # noqa: ARG001
     return pair_by_pair if term.instance_class is ServedAfar else one_by_one
 
 
-@njit(**_EXACT)
+@compiled
 def exact(term, modular, members, size, low, penalty, lazy, key):
     """Greedy over `members` (ascending): every candidate looked at in every step, or with lazy only those whose
     bound could win. Stops after `low` picks once the best gain is below `penalty`."""
@@ -353,7 +346,7 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
     return picked, gains
 
 
-@njit(**_EXACT)
+@compiled
 def stochastic(term, modular, members, size, low, penalty, sample, key):
     """Lazier-than-lazy greedy: each step looks at `sample` of the remaining members, drawn anew."""
     n = len(members)
@@ -373,9 +366,7 @@ def stochastic(term, modular, members, size, low, penalty, sample, key):
                 continue
             if seen[place] != count:
                 a = members[place]
-                bound, seen[place] = evaluate(
-                    term, memory, modular[a], a, picked, seen[place], count, bound, best
-                )
+                bound, seen[place] = evaluate(term, memory, modular[a], a, picked, seen[place], count, bound, best)
                 bounds[place] = bound
             lowest = min(lowest, bound)
             if bound > best or (bound == best and place < chosen):

@@ -51,7 +51,7 @@ def maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
     """Greedy over each part (ascending int32 indices), part p drawing from the stream keys[p]."""
-    term = kernels.compiled(problem)
+    term = kernels.kernel_term(problem)
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
@@ -70,9 +70,7 @@ def maximise(
 class _Torch:
     """All parts at once: row p of every (P, Q) table belongs to part p; places in it are positions in the part."""
 
-    def __init__(
-        self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]
-    ) -> None:
+    def __init__(self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]) -> None:
         self.problem, self.parts, self.rule, self.keys = problem, parts, rule, keys
         width = max(map(len, parts))
         table = np.stack([np.pad(part, (0, width - len(part)), constant_values=part[0]) for part in parts])
@@ -87,9 +85,7 @@ class _Torch:
         if problem.objective.normalize == "candidates":
             modular = [name for name in problem.objective.weights if issubclass(TERMS[name], ModularTerm)]
             self.raw = {name: problem.tensor(TERMS[name](problem).scores()) for name in modular}
-        self.terms = {
-            name: copy(term) for name, term in problem.set_terms.items()
-        }  # what they remember is ours
+        self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # what they remember is ours
         for term in self.terms.values():
             term.start(self.table)
 

@@ -1,0 +1,271 @@
+"""The equations as plain loops: the executable specification. Slow on purpose; used by the tests only.
+
+Nothing here is incremental, cached, vectorised or shared with the fast paths, except what the specification names:
+the generator (`randomness`), the scalar distances, and the rounding of set terms to a grid (`arithmetic.GRID`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from smdl.arithmetic import GRID
+from smdl.distances import DISTANCES
+from smdl.objective import Objective
+from smdl.pool import Pool
+from smdl.randomness import below, derive, sample, stream
+
+Vector = list[float]
+Score = Callable[[int, list[int]], float]
+
+
+def entropy(p: Vector) -> float:
+    """U (Eq. 4)."""
+    return -sum(q * math.log(q) for q in p if q > 0)
+
+
+def cosine(u: Vector, v: Vector) -> float:
+    dot = sum(a * b for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(sum(a * a for a in u)) * math.sqrt(sum(b * b for b in v))
+    return dot / norm if norm > 0 else 0.0
+
+
+CONCAVE: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "log": math.log1p, "ratio": lambda m: m / (1 + m)}
+
+
+def rise(g: str, mass: float, x: float) -> float:
+    """g(mass + x) − g(mass), written so that rounding never lets it grow with mass."""
+    if x == 0:
+        return 0.0
+    if g == "sqrt":
+        return x / (math.sqrt(mass + x) + math.sqrt(mass))
+    if g == "log":
+        return math.log1p(x / (1 + mass))
+    return x / ((1 + mass) * (1 + mass + x))
+
+
+def gradient(pool: Pool, i: int) -> Vector:
+    """g_i = (p_i − onehot(y_i)) ⊗ [f_i, 1], written out."""
+    assert pool.probabilities is not None
+    assert pool.labels is not None
+    errors = [p - (c == int(pool.labels[i])) for c, p in enumerate(pool.probabilities[i].tolist())]
+    features = pool.features[i].tolist() + ([1.0] if pool.bias else [])
+    return [e * f for e in errors for f in features]
+
+
+class Reference:
+    """An objective over a pool: `raw[name](a, S)` of every term, and how they combine into F(a | S)."""
+
+    def __init__(self, pool: Pool, objective: Objective) -> None:
+        self.pool, self.objective, self.n = pool, objective, len(pool)
+        self.features: list[Vector] = pool.features.double().tolist()
+        in_gradients = objective.space == "gradients"
+        self.points = [gradient(pool, i) for i in range(self.n)] if in_gradients else self.features
+        self.pair = DISTANCES[objective.distance].pair
+        if objective.distance == "gaussian":
+            self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
+        self.units: dict[str, float] = {}
+        terms = {
+            "uncertainty": self._uncertainty,
+            "mean_closeness": self._mean_closeness,
+            "feature_match": self._feature_match,
+            "redundancy": self._redundancy,
+            "facility_location": self._facility_location,
+            "feature_coverage": self._feature_coverage,
+            "log_determinant": self._log_determinant,
+            "class_balance": self._class_balance,
+        }
+        self.raw: dict[str, Score] = {name: terms[name]() for name in objective.weights}
+
+    def gains(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
+        """F(a | S) of every candidate."""
+        if self.objective.normalize == "candidates":
+            return self._gains_over_candidates(candidates, selected)
+        totals = [0.0] * len(candidates)
+        for name, weight in self.objective.weights.items():
+            score = self.raw[name]
+            if name in self.units:
+                unit = self.units[name]
+                coefficient = weight / unit if unit > 0 else 0.0
+                parts = [coefficient * score(a, selected) for a in candidates]
+            else:
+                everyone = [score(a, selected) for a in range(self.n)]
+                low, high = min(everyone), max(everyone)
+                parts = [weight * ((everyone[a] - low) / (high - low)) if high > low else 0.0 for a in candidates]
+            totals = [total + part for total, part in zip(totals, parts, strict=True)]
+        return totals
+
+    def _gains_over_candidates(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
+        totals = [0.0] * len(candidates)
+        for name, weight in self.objective.weights.items():
+            scores = [self.raw[name](a, selected) for a in candidates]
+            low, high = min(scores), max(scores)
+            for k, score in enumerate(scores):
+                totals[k] += weight * ((score - low) / (high - low) if high > low else 0.0)
+        return totals
+
+    def _uncertainty(self) -> Score:
+        assert self.pool.probabilities is not None
+        rows = self.pool.probabilities.double().tolist()
+        return lambda a, _: entropy(rows[a])
+
+    def _mean_closeness(self) -> Score:
+        total = [sum(column) for column in zip(*self.features, strict=True)]  # in the mean's direction
+        return lambda a, _: cosine(self.features[a], total)
+
+    def _feature_match(self) -> Score:
+        assert self.pool.reference is not None
+        rows, g = self.pool.reference.double().tolist(), CONCAVE[self.objective.concave]
+        return lambda a, _: sum(g(max(m, 0.0)) for m in rows[a])
+
+    def _redundancy(self) -> Score:
+        bound = self.units["redundancy"] = self._bound()
+
+        def score(a: int, selected: list[int]) -> float:
+            return min([bound] + [self.pair(self.points[a], self.points[j]) for j in selected])
+
+        return score
+
+    def _facility_location(self) -> Score:
+        self.units["facility_location"] = float(self.n)
+        bound = self._bound()
+
+        def similarity(i: int, j: int) -> float:
+            share = min(self.pair(self.points[i], self.points[j]) * (1.0 / bound), 1.0)
+            return float(np.float32(1.0) - np.float32(share))
+
+        table = [[similarity(i, j) if bound > 0 else 0.0 for j in range(self.n)] for i in range(self.n)]
+        k = self.objective.neighbours
+        if k is not None and k < self.n:
+            for i in range(self.n):
+                others = [j for j in range(self.n) if j != i]
+                others.sort(key=lambda j: (self.pair(self.points[i], self.points[j]), j))
+                for j in others[k - 1 :]:
+                    table[i][j] = 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            served = [max([0.0] + [table[i][j] for i in selected]) for j in range(self.n)]
+            return sum(max(0.0, table[a][j] - served[j]) for j in range(self.n))
+
+        return score
+
+    def _feature_coverage(self) -> Score:
+        self.units["feature_coverage"] = 1.0
+        g = self.objective.concave
+        scale = max(sum(CONCAVE[g](x) for x in row) for row in self.features)
+        factor = GRID * (1.0 / scale) if scale > 0 else 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            mass = [sum(self.features[i][u] for i in selected) for u in range(len(self.features[a]))]
+            return sum(round(rise(g, m, x) * factor) for m, x in zip(mass, self.features[a], strict=True)) / GRID
+
+        return score
+
+    def _log_determinant(self) -> Score:
+        self.units["log_determinant"] = 1.0
+        points = self.points
+        sigma = self.objective.sigma or (self._median() if self.objective.kernel == "gaussian" else 1.0)
+
+        def entry(i: int, j: int) -> float:
+            if self.objective.kernel == "linear":
+                value = sum(a * b for a, b in zip(points[i], points[j], strict=True))
+            elif self.objective.kernel == "cosine":
+                value = 1.0 - DISTANCES["cosine"].pair(points[i], points[j])
+            else:
+                value = 1.0 - DISTANCES["gaussian"].pair(points[i], points[j], sigma)
+            return value / self.objective.noise
+
+        scale = math.log1p(max(entry(i, i) for i in range(self.n)))
+        factor = GRID * (1.0 / scale) if scale > 0 else 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            rows: list[Vector] = []  # the Cholesky factor of I + K over the chosen and, last, a
+            left = 0.0
+            for i in [*selected, a]:
+                row: Vector = []
+                for j, other in zip(selected[: len(rows)], rows, strict=True):
+                    row.append((entry(i, j) - sum(x * y for x, y in zip(row, other, strict=False))) / other[-1])
+                left = max(entry(i, i) - sum(x * x for x in row), 0.0)
+                rows.append([*row, math.sqrt(1.0 + left)])
+            return round(math.log1p(left) * factor) / GRID
+
+        return score
+
+    def _class_balance(self) -> Score:
+        self.units["class_balance"] = 1.0
+        assert self.pool.labels is not None
+        labels = self.pool.labels.tolist()
+
+        def score(a: int, selected: list[int]) -> float:
+            count = sum(labels[i] == labels[a] for i in selected)
+            return 1.0 / (math.sqrt(count + 1) + math.sqrt(count))  # √(count + 1) − √count
+
+        return score
+
+    def _bound(self) -> float:
+        """D."""
+        if self.objective.distance == "euclidean":
+            if self.objective.space == "gradients":
+                return 2 * max(math.sqrt(sum(x * x for x in g)) for g in self.points)
+            mean = [sum(column) / self.n for column in zip(*self.points, strict=True)]
+            return 2 * max(DISTANCES["euclidean"].pair(point, mean) for point in self.points)
+        return 1.0 if self.objective.distance == "gaussian" else 2.0
+
+    def _median(self) -> float:
+        points = [self.points[i] for i in range(0, self.n, max(1, self.n // 64))][:64]
+        gaps = sorted(DISTANCES["euclidean"].pair(u, v) for i, u in enumerate(points) for v in points[i + 1 :])
+        gaps = [gap for gap in gaps if gap > 0]
+        return gaps[len(gaps) // 2] if gaps else 1.0
+
+
+def greedy(
+    reference: Reference, members: Sequence[int], size: int, key: int, candidates_per_step: int | None = None
+) -> tuple[list[int], list[float]]:
+    """Nemhauser's greedy over ascending `members`; lazier than lazy where candidates_per_step is given."""
+    selected: list[int] = []
+    gains: list[float] = []
+    order = np.array(members)
+    for step in range(size):
+        remaining, bits = len(members) - step, derive(key, step)
+        drawn = remaining if candidates_per_step is None else min(candidates_per_step, remaining)
+        if drawn < remaining:
+            sample(order, remaining, drawn, bits)
+        looked_at = order[:drawn].tolist()
+        if candidates_per_step is None:
+            looked_at.sort()
+        scores = reference.gains(looked_at, selected)
+        best = max(scores)
+        chosen = min(a for a, score in zip(looked_at, scores, strict=True) if score == best)
+        if step == 0 and min(scores) == best:  # all tie: lots are drawn
+            chosen = looked_at[below(bits, 0 if candidates_per_step is None else drawn, drawn)]
+        selected.append(chosen)
+        gains.append(best)
+        where = order.tolist().index(chosen)
+        order[where], order[remaining - 1] = order[remaining - 1], order[where]
+    return selected, gains
+
+
+def select(
+    pool: Pool,
+    objective: Objective,
+    size: int,
+    optimizer: str = "naive",
+    partitions: int = 1,
+    epsilon: float = 0.01,
+    seed: int = 0,
+) -> tuple[list[int], list[float]]:
+    """Algorithm 1 around `greedy`."""
+    reference = Reference(pool, objective)
+
+    def maximise(members: list[int], key: int) -> tuple[list[int], list[float]]:
+        per_step = max(1, math.ceil(len(members) / size * math.log(1 / epsilon)))
+        return greedy(reference, members, size, key, per_step if optimizer == "stochastic" else None)
+
+    members = list(range(len(pool)))
+    partitions = max(1, min(partitions, len(pool) // size))
+    if partitions > 1:
+        shuffled = np.array(members)
+        sample(shuffled, len(shuffled), len(shuffled), stream(seed, 0))
+        parts = [sorted(part.tolist()) for part in np.array_split(shuffled, partitions)]
+        members = sorted(a for i, part in enumerate(parts) for a in maximise(part, stream(seed, 1, i))[0])
+    return maximise(members, stream(seed, 2))

@@ -1,0 +1,69 @@
+"""Shared strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
+
+import os
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+import smdl
+
+torch.set_num_threads(1)  # pytest-xdist has a worker a core
+
+settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
+MODULAR_TERMS = ("uncertainty", "mean_closeness", "feature_match")
+DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
+
+
+@st.composite
+def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 14) -> smdl.Pool:
+    """Pools with everything in them. On the grid: few distinct values, so duplicates, zero vectors, constant columns
+    and ties abound; widths are powers of two, so that even the row means of `correlation` are exact."""
+    n = draw(st.integers(smallest, largest))
+    width, classes = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([2, 4]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    if grid:
+        levels = draw(st.integers(0, 6))
+        features = rng.integers(0, levels + 1, (n, width)) * draw(st.sampled_from([0.25, 1.0, 2.0]))
+        counts = rng.multinomial(8, np.full(classes, 1 / classes), n)
+        probabilities, reference = counts / 8, rng.integers(0, 5, (n, 4)) / 4
+    else:
+        features = np.abs(rng.normal(size=(n, width))) * 10.0 ** draw(st.integers(-3, 3))
+        probabilities, reference = rng.dirichlet(np.full(classes, 0.4), n), rng.random((n, 4))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    return smdl.Pool(
+        features.astype(dtype),
+        probabilities.astype(dtype),
+        rng.integers(0, classes, n),
+        reference=reference.astype(dtype),
+        bias=draw(st.booleans()),
+    )
+
+
+@st.composite
+def objectives(
+    draw: st.DrawFn,
+    set_terms: tuple[str, ...] = SET_TERMS,
+    normalize: str | None = None,
+    neighbours: tuple[int | None, ...] = (None, 1, 2, 5),
+) -> smdl.Objective:
+    """Any mixture of terms, distances, spaces and normalisations that goes together."""
+    chosen = draw(st.lists(st.sampled_from(set_terms), max_size=2, unique=True))
+    chosen += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if chosen else 1, unique=True))
+    weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in chosen}
+    space = "features" if "feature_coverage" in weights else draw(st.sampled_from(["features", "gradients"]))
+    return smdl.Objective(
+        distance=draw(st.sampled_from(DISTANCES)),
+        space=space,
+        normalize=normalize or draw(st.sampled_from(["pool", "candidates"])),
+        concave=draw(st.sampled_from(["sqrt", "log", "ratio"])),
+        kernel=draw(st.sampled_from(["linear", "cosine", "gaussian"])),
+        noise=draw(st.sampled_from([0.5, 1.0])),
+        neighbours=draw(st.sampled_from(neighbours)),
+        **weights,
+    )

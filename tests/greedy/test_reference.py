@@ -1,0 +1,73 @@
+"""The fast paths pick what the plain loops pick."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import smdl
+from smdl.greedy import kernels, reference
+from smdl.objective import Objective
+from smdl.pool import Pool
+from tests.conftest import objectives, pools
+
+OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])
+
+
+def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
+    if optimizer == "lazy" and not objective.diminishing:
+        optimizer = "naive"
+    return smdl.select(pool, objective, size, optimizer=optimizer, **options)  # type: ignore[arg-type]
+
+
+def in_torch(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
+    """The same with the kernels switched off."""
+    with mock.patch.object(kernels, "kernel_term", return_value=None):
+        return fast(pool, objective, size, optimizer, **options)
+
+
+@pytest.mark.parametrize("path", [fast, in_torch])
+@given(pool=pools(), objective=objectives(), optimizer=OPTIMIZERS, data=st.data())
+def test_picks_what_the_equations_pick_on_a_dyadic_grid(path, pool, objective, optimizer, data):
+    size = data.draw(st.integers(1, len(pool)))
+    options = {
+        "partitions": data.draw(st.sampled_from([1, 2, 3])),
+        "epsilon": data.draw(st.sampled_from([0.01, 0.3])),
+        "seed": data.draw(st.integers(0, 2**40)),
+    }
+    selection = path(pool, objective, size, optimizer, **options)
+    indices, gains = reference.select(pool, objective, size, optimizer, **options)
+    assert selection.indices.tolist() == indices
+    np.testing.assert_allclose(selection.gains, gains, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("path", [fast, in_torch])
+@given(
+    pool=pools(grid=False),
+    objective=objectives(normalize="pool", neighbours=(None,)),  # who is a neighbour can hang on the last digit
+    optimizer=st.sampled_from(["naive", "lazy"]),
+    data=st.data(),
+)
+def test_every_pick_is_within_the_tolerance_of_the_best_on_arbitrary_floats(path, pool, objective, optimizer, data):
+    size = data.draw(st.integers(1, len(pool)))
+    selection = path(pool, objective, size, optimizer, seed=7)
+    check = reference.Reference(pool, objective)
+    scale = sum(objective.weights.values())
+    for k, (index, gain) in enumerate(zip(selection.indices.tolist(), selection.gains, strict=True)):
+        before = selection.indices[:k].tolist()
+        remaining = [a for a in range(len(pool)) if a not in before]
+        exact = dict(zip(remaining, check.gains(remaining, before), strict=True))
+        assert exact[index] >= max(exact.values()) - 1e-6 * scale
+        assert gain == pytest.approx(exact[index], abs=1e-6 * scale)
+
+
+@given(pool=pools(grid=False, smallest=2, largest=40), objective=objectives(normalize="pool"), data=st.data())
+def test_lazy_is_naive(pool, objective, data):
+    size = data.draw(st.integers(1, len(pool)))
+    for path in (fast, in_torch):
+        lazy, naive = path(pool, objective, size, "lazy"), path(pool, objective, size, "naive")
+        assert lazy.indices.tolist() == naive.indices.tolist()
+        assert lazy.gains.tolist() == naive.gains.tolist()
+        assert (np.diff(lazy.gains) <= 0).all(), "gains never rise"
