@@ -167,7 +167,7 @@ def _labels(value: Array) -> Tensor:
 
 def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
     if bool((probabilities < 0).any()):
-        raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min())}")
+        raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min()):.6g}")
     sums = probabilities.sum(dim=1)
     off = (sums - 1).abs()
     if bool((off > tolerance).any()):

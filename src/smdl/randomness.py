@@ -36,7 +36,7 @@ def below(key: int, counter: int, n: int) -> int:
 
 def stream(seed: int | Sequence[int], *path: int) -> int:
     """The key at `path` below `seed`; a seed is a whole number, or several such as (seed, epoch, step)."""
-    parts = (seed,) if isinstance(seed, int | np.integer) else tuple(seed)
+    parts = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
         raise ValueError(choice("seed", seed, "a whole number ≥ 0, or several of them"))
     key = 0

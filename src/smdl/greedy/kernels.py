@@ -154,7 +154,7 @@ def _blank(term):
     }[term.instance_class]
 
 
-def evaluate(term, memory, base, a, picked, seen, count, bound, best):
+def evaluate(term, memory, base, a, picked, seen, count, bound, best) -> tuple[float, int]:
     """(gain or a bound below `best`, how many of S it has taken into account); for compiled callers."""
     raise NotImplementedError
 

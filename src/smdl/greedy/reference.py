@@ -110,7 +110,7 @@ class Reference:
         return lambda a, _: entropy(rows[a])
 
     def _mean_closeness(self) -> Score:
-        total = [sum(column) for column in zip(*self.features, strict=True)]  # in the mean's direction
+        total = [sum(column, 0.0) for column in zip(*self.features, strict=True)]  # in the mean's direction
         return lambda a, _: cosine(self.features[a], total)
 
     def _feature_match(self) -> Score:

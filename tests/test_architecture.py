@@ -1,0 +1,73 @@
+"""Rules of the house, as tests."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import smdl
+
+SOURCE = Path(smdl.__file__).parent
+
+#: Later modules may import earlier ones, never the other way round.
+ORDER = [
+    "errors",
+    "jit",
+    "randomness",
+    "arithmetic",
+    "pool",
+    "distances",
+    "gradients",
+    "similarity",
+    "terms",
+    "objective",
+    "greedy.kernels",
+    "greedy.maximise",
+    "greedy.partition",
+    "greedy.reference",
+    "selection",
+]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """smdl's own modules that a file imports at run time (not under TYPE_CHECKING)."""
+    found, tree = set(), ast.parse(path.read_text())
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("smdl"):
+            home = node.module.removeprefix("smdl").removeprefix(".")
+            for alias in node.names:
+                inner = f"{home}.{alias.name}".removeprefix(".")
+                found.add(inner if inner in ORDER else home)
+    return found - {""}
+
+
+def test_every_module_has_its_place():
+    modules = {name_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "greedy.__init__"}
+    assert modules == set(ORDER)
+
+
+def test_imports_point_one_way():
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "__init__.py":
+            place = ORDER.index(name_of(path))
+            later = {name for name in imports_of(path) if ORDER.index(name) >= place}
+            assert not later, f"{name_of(path)} imports {later}, which come after it"
+
+
+def test_public_names_are_sorted_and_exist():
+    assert smdl.__all__ == sorted(smdl.__all__)
+    for name in smdl.__all__:
+        assert getattr(smdl, name).__module__.startswith("smdl.")
+
+
+def test_importing_smdl_imports_nothing_heavy():
+    code = "import sys, smdl; print([m for m in ('torch', 'numba', 'numpy', 'matplotlib') if m in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import torch
+
+import smdl
+
+FEATURES = np.arange(12, dtype=np.float32).reshape(4, 3)
+EVEN = np.full((4, 2), 0.5)
+
+
+def poisoned(value: float) -> np.ndarray:
+    features = FEATURES.copy()
+    features[2, 1] = value
+    return features
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"features": poisoned(np.nan)}, r"features must be finite, got nan at \(2, 1\)"),
+        ({"features": poisoned(np.inf)}, r"features must be finite, got inf at \(2, 1\)"),
+        ({"features": np.zeros((0, 3))}, "empty pool"),
+        ({"features": np.zeros(4)}, r"features must have two dimensions .* got shape \(4,\)"),
+        ({"features": np.zeros((4, 0))}, r"got shape \(4, 0\)"),
+        ({"features": np.array([["a"]])}, "features must be numbers"),
+        ({"features": torch.zeros(2, 2, dtype=torch.complex64)}, "features must be real numbers"),
+        ({"features": FEATURES, "probabilities": EVEN * np.nan}, "probabilities must be finite, got nan"),
+        ({"features": FEATURES, "probabilities": EVEN * 3}, "probabilities must sum to 1 in every row, got 3 in row 0"),
+        ({"features": FEATURES, "probabilities": EVEN - np.array([0.7, -0.7])}, "probabilities must be ≥ 0, got -0.2"),
+        ({"features": FEATURES, "probabilities": EVEN[:3]}, "4 features, 3 probabilities"),
+        ({"features": FEATURES, "labels": [0, 1]}, "4 features, 2 labels"),
+        ({"features": FEATURES, "labels": [0.0, 1, 1, 0]}, "labels must be whole class numbers"),
+        (
+            {"features": FEATURES, "labels": [[0], [1], [1], [0]]},
+            r"labels must have one dimension .* \(4, 1\)",
+        ),
+        ({"features": FEATURES, "labels": [0, -1, 1, 0]}, "labels must be class numbers ≥ 0, got -1"),
+        ({"features": FEATURES, "labels": [0, 2, 1, 0], "probabilities": EVEN}, "below the 2 classes .* got 2"),
+        ({"features": FEATURES, "losses": np.zeros((4, 1))}, "losses must have one dimension"),
+        ({"features": FEATURES, "losses": [0, 1, np.nan, 1]}, "losses must be finite"),
+        ({"features": FEATURES, "reference": FEATURES[:2]}, "4 features, 2 reference"),
+    ],
+)
+def test_bad_input_is_refused_with_its_name_value_and_rule(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        smdl.Pool(**arguments)
+
+
+def test_numpy_torch_lists_and_other_types_make_the_same_pool():
+    objective = smdl.Objective(redundancy=1.0, mean_closeness=0.5)
+    kinds = [
+        FEATURES,
+        FEATURES.tolist(),
+        torch.from_numpy(FEATURES),
+        torch.from_numpy(FEATURES).to(torch.bfloat16),
+        FEATURES.astype(np.float16),
+        FEATURES.astype(np.int64),
+        FEATURES.astype(">f4"),
+        np.asfortranarray(FEATURES),
+        torch.from_numpy(FEATURES).requires_grad_(),
+    ]
+    picks = [smdl.select(smdl.Pool(features), objective, 3).indices.tolist() for features in kinds]
+    assert all(pick == picks[0] for pick in picks)
+
+
+def test_arrays_are_not_copied_and_never_written_to():
+    features = FEATURES.copy()
+    features.flags.writeable = False
+    pool = smdl.Pool(features)
+    assert pool.features.data_ptr() == features.ctypes.data
+    smdl.select(pool, smdl.Objective(redundancy=1.0), 2)
+    assert (features == FEATURES).all()
