@@ -72,3 +72,10 @@ def test_the_cosine_of_a_zero_vector_is_zero():
 def test_a_bad_sigma_is_refused(sigma):
     with pytest.raises(ValueError, match="sigma must be a positive number"):
         smdl.Objective(redundancy=1.0, distance="gaussian", sigma=sigma)
+
+
+def test_constant_rows_correlate_with_nothing():
+    rows = np.full((2, 3), 0.1)
+    problem = smdl.Objective(redundancy=1.0, distance="correlation").on(smdl.Pool(rows))
+    assert DISTANCES["correlation"].pair(rows[0], rows[1]) == 1.0
+    assert all_pairs(problem.points).tolist() == [[1.0, 1.0], [1.0, 1.0]]

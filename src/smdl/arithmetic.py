@@ -14,6 +14,9 @@ from smdl.jit import compiled
 #: they come out the same in any order, on any number of threads, and on every path.
 GRID = 2.0**40
 
+#: The relative error of one float64 operation, rounded up.
+ROUNDING = 2.3e-16
+
 CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
 
 
@@ -132,7 +135,7 @@ def _centre(features: np.ndarray, out: np.ndarray) -> None:
         for u in range(width):
             total += np.float64(features[i, u])
         mean = total / width
-        noise = width * 2.3e-16 * abs(mean)  # a constant row must centre to zeros, not to rounding errors
+        noise = width * ROUNDING * abs(mean)  # a constant row must centre to zeros, not to rounding errors
         for u in range(width):
             gap = np.float64(features[i, u]) - mean
             out[i, u] = gap if abs(gap) > noise else 0.0

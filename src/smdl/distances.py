@@ -5,7 +5,9 @@ come from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which i
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,23 +24,33 @@ EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
 CHUNK = 1 << 22
 
 
+def total(values: Iterable[float]) -> float:
+    """Left to right, as the compiled loops add; the built-in sum does not from Python 3.12 on."""
+    return reduce(add, values, 0.0)
+
+
 def _euclidean(u: Sequence[float], v: Sequence[float]) -> float:
     return math.sqrt(_squared(u, v))
 
 
 def _squared(u: Sequence[float], v: Sequence[float]) -> float:
-    return sum((float(a) - float(b)) * (float(a) - float(b)) for a, b in zip(u, v, strict=True))
+    return total((float(a) - float(b)) * (float(a) - float(b)) for a, b in zip(u, v, strict=True))
 
 
 def _cosine(u: Sequence[float], v: Sequence[float]) -> float:
-    dot = sum(float(a) * float(b) for a, b in zip(u, v, strict=True))
-    norm = math.sqrt(sum(float(a) * float(a) for a in u)) * math.sqrt(sum(float(b) * float(b) for b in v))
+    dot = total(float(a) * float(b) for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(total(float(a) * float(a) for a in u)) * math.sqrt(total(float(b) * float(b) for b in v))
     return max(0.0, 1.0 - dot / norm) if norm > 0 else 1.0
 
 
 def _correlation(u: Sequence[float], v: Sequence[float]) -> float:
-    mean_u, mean_v = sum(map(float, u)) / len(u), sum(map(float, v)) / len(v)
-    return _cosine([float(a) - mean_u for a in u], [float(b) - mean_v for b in v])
+    return _cosine(_centred(u), _centred(v))
+
+
+def _centred(u: Sequence[float]) -> list[float]:
+    mean = total(map(float, u)) / len(u)
+    noise = len(u) * arithmetic.ROUNDING * abs(mean)
+    return [gap if abs(gap) > noise else 0.0 for gap in (float(a) - mean for a in u)]
 
 
 def _gaussian(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> float:

@@ -21,7 +21,8 @@ class GradientSpace:
 
     ‖g_i − g_j‖² = ½ [ a (F_i + F_j) + b (E_i + E_j) − a b + (E_i − E_j)(F_i − F_j) ]
     with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1): differences first, so nothing cancels that
-    did not have to. Errors sum to zero, so gradients have mean zero and correlation is cosine here.
+    did not have to. Errors sum to zero (but for the rounding of probabilities), so gradients are
+    centred, and correlation is cosine here by definition.
     """
 
     def __init__(self, pool: Pool) -> None:

@@ -7,6 +7,7 @@ divided by one positive constant a pool; the weights come after that, so changin
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,7 @@ class Problem:
         if objective.space == "gradients":
             self._check_evidence('space="gradients"', ("probabilities", "labels"))
         self.ranges: dict[str, tuple[float, float]] = {}
+        self._moved: dict[str, Tensor] = {}
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
         self.set_terms: dict[str, SetTerm] = {
             name: TERMS[name](self) for name in objective.weights if issubclass(TERMS[name], SetTerm)
@@ -201,6 +203,12 @@ class Problem:
         if self.graph is not None or len(self.pool) > DENSE:
             return None
         return similarity_matrix(self.points)
+
+    def on_device(self, name: str) -> Tensor:
+        """What `similarities` or `graph` hold, on the pool's device; moved there once."""
+        if name not in self._moved:
+            self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
+        return self._moved[name]
 
     def tensor(self, values: np.ndarray) -> Tensor:
         """Host numbers on the pool's device, in its widest float."""

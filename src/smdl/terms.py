@@ -74,7 +74,7 @@ class FeatureMatch(ModularTerm):
     def scores(self) -> np.ndarray:
         assert self.pool.reference is not None
         negative = float((self.pool.reference < 0).sum()) / self.pool.reference.numel()
-        if negative > 0.01:
+        if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once a pool
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are",
                 stacklevel=2,
@@ -154,14 +154,14 @@ class FacilityLocation(SetTerm):
 
     def similarities(self, rows: Tensor) -> Tensor:
         """1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
-        problem, device = self.problem, self.pool.device
+        problem = self.problem
         if problem.graph is not None:
-            near = torch.from_numpy(problem.graph.neighbours).to(device)[rows].long()
-            values = torch.from_numpy(problem.graph.similarities).to(device)[rows]
-            return torch.zeros(*rows.shape, len(self.pool), device=device).scatter(-1, near, values)
+            near, values = problem.on_device("graph.neighbours"), problem.on_device("graph.similarities")
+            blank = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
+            return blank.scatter(-1, near[rows].long(), values[rows])
         if problem.similarities is not None:
-            return torch.from_numpy(problem.similarities).to(device)[rows]
-        everyone = torch.arange(len(self.pool), device=device)
+            return problem.on_device("similarities")[rows]
+        everyone = torch.arange(len(self.pool), device=self.pool.device)
         shares = self.metric.between(rows[..., None], everyone) * _inverse(self.metric.bound)
         similarities = 1.0 - shares.clamp(max=1.0).to(torch.float32)
         return similarities if self.metric.bound > 0 else torch.zeros_like(similarities)

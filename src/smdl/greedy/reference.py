@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from smdl.arithmetic import GRID
-from smdl.distances import DISTANCES
+from smdl.distances import DISTANCES, total
 from smdl.objective import Objective
 from smdl.pool import Pool
 from smdl.randomness import below, derive, sample, stream
@@ -21,12 +21,12 @@ Score = Callable[[int, list[int]], float]
 
 def entropy(p: Vector) -> float:
     """U (Eq. 4)."""
-    return -sum(q * math.log(q) for q in p if q > 0)
+    return total(-q * math.log(q) for q in p if q > 0)
 
 
 def cosine(u: Vector, v: Vector) -> float:
-    dot = sum(a * b for a, b in zip(u, v, strict=True))
-    norm = math.sqrt(sum(a * a for a in u)) * math.sqrt(sum(b * b for b in v))
+    dot = total(a * b for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(total(a * a for a in u)) * math.sqrt(total(b * b for b in v))
     return dot / norm if norm > 0 else 0.0
 
 
@@ -62,6 +62,8 @@ class Reference:
         in_gradients = objective.space == "gradients"
         self.points = [gradient(pool, i) for i in range(self.n)] if in_gradients else self.features
         self.pair = DISTANCES[objective.distance].pair
+        if in_gradients and objective.distance == "correlation":
+            self.pair = DISTANCES["cosine"].pair  # errors sum to zero but for rounding, so gradients are centred
         if objective.distance == "gaussian":
             self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
         self.units: dict[str, float] = {}
@@ -92,7 +94,7 @@ class Reference:
                 everyone = [score(a, selected) for a in range(self.n)]
                 low, high = min(everyone), max(everyone)
                 parts = [weight * ((everyone[a] - low) / (high - low)) if high > low else 0.0 for a in candidates]
-            totals = [total + part for total, part in zip(totals, parts, strict=True)]
+            totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
         return totals
 
     def _gains_over_candidates(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
@@ -110,13 +112,13 @@ class Reference:
         return lambda a, _: entropy(rows[a])
 
     def _mean_closeness(self) -> Score:
-        total = [sum(column, 0.0) for column in zip(*self.features, strict=True)]  # in the mean's direction
-        return lambda a, _: cosine(self.features[a], total)
+        towards_mean = [total(column) for column in zip(*self.features, strict=True)]
+        return lambda a, _: cosine(self.features[a], towards_mean)
 
     def _feature_match(self) -> Score:
         assert self.pool.reference is not None
         rows, g = self.pool.reference.double().tolist(), CONCAVE[self.objective.concave]
-        return lambda a, _: sum(g(max(m, 0.0)) for m in rows[a])
+        return lambda a, _: total(g(max(m, 0.0)) for m in rows[a])
 
     def _redundancy(self) -> Score:
         bound = self.units["redundancy"] = self._bound()
@@ -145,19 +147,19 @@ class Reference:
 
         def score(a: int, selected: list[int]) -> float:
             served = [max([0.0] + [table[i][j] for i in selected]) for j in range(self.n)]
-            return sum(max(0.0, table[a][j] - served[j]) for j in range(self.n))
+            return total(max(0.0, table[a][j] - served[j]) for j in range(self.n))
 
         return score
 
     def _feature_coverage(self) -> Score:
         self.units["feature_coverage"] = 1.0
         g = self.objective.concave
-        scale = max(sum(CONCAVE[g](x) for x in row) for row in self.features)
+        scale = max(total(CONCAVE[g](x) for x in row) for row in self.features)
         factor = GRID * (1.0 / scale) if scale > 0 else 0.0
 
         def score(a: int, selected: list[int]) -> float:
-            mass = [sum(self.features[i][u] for i in selected) for u in range(len(self.features[a]))]
-            return sum(round(rise(g, m, x) * factor) for m, x in zip(mass, self.features[a], strict=True)) / GRID
+            mass = [total(self.features[i][u] for i in selected) for u in range(len(self.features[a]))]
+            return total(round(rise(g, m, x) * factor) for m, x in zip(mass, self.features[a], strict=True)) / GRID
 
         return score
 
@@ -168,7 +170,7 @@ class Reference:
 
         def entry(i: int, j: int) -> float:
             if self.objective.kernel == "linear":
-                value = sum(a * b for a, b in zip(points[i], points[j], strict=True))
+                value = total(a * b for a, b in zip(points[i], points[j], strict=True))
             elif self.objective.kernel == "cosine":
                 value = 1.0 - DISTANCES["cosine"].pair(points[i], points[j])
             else:
@@ -184,8 +186,8 @@ class Reference:
             for i in [*selected, a]:
                 row: Vector = []
                 for j, other in zip(selected[: len(rows)], rows, strict=True):
-                    row.append((entry(i, j) - sum(x * y for x, y in zip(row, other, strict=False))) / other[-1])
-                left = max(entry(i, i) - sum(x * x for x in row), 0.0)
+                    row.append((entry(i, j) - total(x * y for x, y in zip(row, other, strict=False))) / other[-1])
+                left = max(entry(i, i) - total(x * x for x in row), 0.0)
                 rows.append([*row, math.sqrt(1.0 + left)])
             return round(math.log1p(left) * factor) / GRID
 
@@ -197,7 +199,7 @@ class Reference:
         labels = self.pool.labels.tolist()
 
         def score(a: int, selected: list[int]) -> float:
-            count = sum(labels[i] == labels[a] for i in selected)
+            count = total(labels[i] == labels[a] for i in selected)
             return 1.0 / (math.sqrt(count + 1) + math.sqrt(count))  # √(count + 1) − √count
 
         return score
@@ -206,8 +208,8 @@ class Reference:
         """D."""
         if self.objective.distance == "euclidean":
             if self.objective.space == "gradients":
-                return 2 * max(math.sqrt(sum(x * x for x in g)) for g in self.points)
-            mean = [sum(column) / self.n for column in zip(*self.points, strict=True)]
+                return 2 * max(math.sqrt(total(x * x for x in g)) for g in self.points)
+            mean = [total(column) / self.n for column in zip(*self.points, strict=True)]
             return 2 * max(DISTANCES["euclidean"].pair(point, mean) for point in self.points)
         return 1.0 if self.objective.distance == "gaussian" else 2.0
 
