@@ -16,7 +16,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.errors import choice, unknown
-from smdl.pool import Pool, host, real
+from smdl.pool import Pool, host, real, widest
 
 EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
 
@@ -128,7 +128,7 @@ class Metric:
         self._device, self._real = pool.device, real(pool.device)
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
         self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
-        self._lengths = torch.as_tensor(space.lengths()).to(self._device, self._real) if self.code == COSINE else None
+        self._lengths = widest(space.lengths(), self._device) if self.code == COSINE else None
 
     def between(self, i: Tensor, j: Tensor) -> Tensor:
         """φ of the points i and the points j, broadcast against each other."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.distances import by_chunks
-from smdl.pool import Pool, host, real
+from smdl.pool import Pool, host, real, widest
 
 
 class GradientSpace:
@@ -21,8 +21,8 @@ class GradientSpace:
 
     ‖g_i − g_j‖² = ½ [ a (F_i + F_j) + b (E_i + E_j) − a b + (E_i − E_j)(F_i − F_j) ]
     with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1): differences first, so nothing cancels that
-    did not have to. Errors sum to zero (but for the rounding of probabilities), so gradients are
-    centred, and correlation is cosine here by definition.
+    did not have to. Errors sum to zero but for the rounding of probabilities, so gradients are centred, and
+    correlation is cosine here by definition.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -31,8 +31,8 @@ class GradientSpace:
         self.bias = 1.0 if pool.bias else 0.0
         self.error_norms = arithmetic.squared_norms(host(pool.errors))  # E, (N,)
         self.feature_norms = arithmetic.squared_norms(host(pool.features)) + self.bias  # F, (N,)
-        self._e = torch.as_tensor(self.error_norms).to(pool.device, self._real)
-        self._f = torch.as_tensor(self.feature_norms).to(pool.device, self._real)
+        self._e = widest(self.error_norms, pool.device)
+        self._f = widest(self.feature_norms, pool.device)
 
     @property
     def radius(self) -> float:

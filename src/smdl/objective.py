@@ -19,7 +19,7 @@ from smdl.arithmetic import CONCAVE
 from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma
 from smdl.errors import choice, unknown
 from smdl.gradients import GradientSpace
-from smdl.pool import Pool, real
+from smdl.pool import Pool
 from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
 from smdl.terms import TERMS, ModularTerm, SetTerm
 
@@ -209,10 +209,6 @@ class Problem:
         if name not in self._moved:
             self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
         return self._moved[name]
-
-    def tensor(self, values: np.ndarray) -> Tensor:
-        """Host numbers on the pool's device, in its widest float."""
-        return torch.from_numpy(values).to(self.pool.device, real(self.pool.device))
 
 
 def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:

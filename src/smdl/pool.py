@@ -112,6 +112,11 @@ def real(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def widest(values: np.ndarray, device: torch.device) -> Tensor:
+    """Host numbers on a device, in its widest float (converted first: MPS cannot even hold float64)."""
+    return torch.from_numpy(values).to(real(device)).to(device)
+
+
 def _tensor(name: str, value: Array) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()

@@ -241,19 +241,19 @@ def nearest(points: Points, k: int, threads: int) -> Graph:
 def _nearest(points, graph, start, stop):
     k = graph.neighbours.shape[1]
     inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
+    row = np.empty(len(points.rows))
     gaps, who = np.empty(k), np.empty(k, np.int32)  # sorted by distance; the first place is the sample's own
     for i in range(start, stop):
-        gaps[:], gaps[0], who[0], held = np.inf, -1.0, i, 1
-        for j in range(len(points.rows)):
-            if j == i:
-                continue
-            gap = distance(points, i, j)
-            if gap < gaps[k - 1]:
+        for j in range(len(row)):
+            row[j] = distance(points, i, j)
+        row[i], gaps[:], gaps[0], who[0], held = np.inf, np.inf, -1.0, i, 1
+        for j in range(len(row)):
+            if row[j] < gaps[k - 1]:
                 at = min(held, k - 1)
-                while gaps[at - 1] > gap:
+                while gaps[at - 1] > row[j]:
                     gaps[at], who[at] = gaps[at - 1], who[at - 1]
                     at -= 1
-                gaps[at], who[at] = gap, j
+                gaps[at], who[at] = row[j], j
                 held = min(held + 1, k)
         for t in range(k):
             graph.neighbours[i, t] = who[t]

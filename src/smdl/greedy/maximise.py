@@ -16,6 +16,7 @@ from torch import Tensor
 
 from smdl.greedy import kernels
 from smdl.objective import Problem
+from smdl.pool import widest
 from smdl.randomness import below, derive, sample_compiled
 from smdl.terms import TERMS, ModularTerm
 
@@ -78,13 +79,13 @@ class _Torch:
         device = problem.pool.device
         self.table = torch.from_numpy(table.astype(np.int64)).to(device)  # (P, Q) indices
         self.gone = torch.from_numpy(gone).to(device)  # (P, Q) chosen already, or mere padding
-        self.modular = problem.tensor(problem.modular)
+        self.modular = widest(problem.modular, device)
         self.bounds = torch.full(table.shape, math.inf, dtype=self.modular.dtype, device=device)
         self.orders = [np.arange(len(part), dtype=np.int32) for part in parts]
         self.raw = {}
         if problem.objective.normalize == "candidates":
             modular = [name for name in problem.objective.weights if issubclass(TERMS[name], ModularTerm)]
-            self.raw = {name: problem.tensor(TERMS[name](problem).scores()) for name in modular}
+            self.raw = {name: widest(TERMS[name](problem).scores(), device) for name in modular}
         self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # what they remember is ours
         for term in self.terms.values():
             term.start(self.table)
