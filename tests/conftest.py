@@ -49,11 +49,12 @@ def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 
 def objectives(
     draw: st.DrawFn,
     set_terms: tuple[str, ...] = SET_TERMS,
+    fewest: int = 0,
     normalize: str | None = None,
     neighbours: tuple[int | None, ...] = (None, 1, 2, 5),
 ) -> smdl.Objective:
     """Any mixture of terms, distances, spaces and normalisations that goes together."""
-    chosen = draw(st.lists(st.sampled_from(set_terms), max_size=2, unique=True))
+    chosen = draw(st.lists(st.sampled_from(set_terms), min_size=fewest, max_size=2, unique=True))
     chosen += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if chosen else 1, unique=True))
     weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in chosen}
     space = "features" if "feature_coverage" in weights else draw(st.sampled_from(["features", "gradients"]))

@@ -21,6 +21,7 @@ ORDER = [
     "similarity",
     "terms",
     "objective",
+    "greedy.gains",
     "greedy.kernels",
     "greedy.maximise",
     "greedy.partition",

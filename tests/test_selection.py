@@ -80,7 +80,8 @@ def test_adaptive_size_stops_where_the_gain_falls_below_the_penalty(objective):
     penalty = float(whole.gains[15])
     batch = smdl.select(pool, objective, (3, 40), size_penalty=penalty)
     assert batch.indices.tolist() == whole.indices[whole.gains >= penalty].tolist()
-    assert len(smdl.select(pool, objective, (3, 40), size_penalty=1e9)) == 3
+    for optimizer in ("naive", "lazy", "stochastic"):
+        assert len(smdl.select(pool, objective, (3, 40), size_penalty=1e9, optimizer=optimizer)) == 3
     assert len(smdl.select(pool, objective, (3, 40), size_penalty=-1.0, partitions=4)) == 40
 
 

@@ -57,6 +57,16 @@ def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
 
 
 @compiled
+def count_negative(features: np.ndarray) -> int:
+    """How many numbers are below 0."""
+    count = 0
+    for i in range(len(features)):
+        for u in range(features.shape[1]):
+            count += features[i, u] < 0
+    return count
+
+
+@compiled
 def column_sums(features: np.ndarray) -> np.ndarray:
     """Σ_i x_i, (N, D) -> (D,)."""
     total = np.zeros(features.shape[1])

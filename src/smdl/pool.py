@@ -140,10 +140,11 @@ def _floats(name: str, value: Array) -> Tensor:
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(torch.float32)
     tensor = tensor.contiguous()
-    finite = torch.isfinite(tensor)
-    if not bool(finite.all()):
-        where = tuple(torch.nonzero(~finite)[0].tolist())
-        raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
+    if not bool(torch.isfinite(tensor.sum())):  # no temporary as large as the pool, unless something is wrong
+        bad = torch.nonzero(~torch.isfinite(tensor))
+        if len(bad):  # else the sum of finite numbers overflowed
+            where = tuple(bad[0].tolist())
+            raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
     return tensor
 
 
@@ -171,12 +172,11 @@ def _labels(value: Array) -> Tensor:
 
 
 def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
-    if bool((probabilities < 0).any()):
+    if float(probabilities.min()) < 0:
         raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min()):.6g}")
     sums = probabilities.sum(dim=1)
-    off = (sums - 1).abs()
-    if bool((off > tolerance).any()):
-        row = int(off.argmax())
+    if max(float(sums.max()) - 1, 1 - float(sums.min())) > tolerance:
+        row = int((sums - 1).abs().argmax())
         raise ValueError(
             f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"
             " (are these logits? take their softmax first)"

@@ -73,13 +73,14 @@ class FeatureMatch(ModularTerm):
 
     def scores(self) -> np.ndarray:
         assert self.pool.reference is not None
-        negative = float((self.pool.reference < 0).sum()) / self.pool.reference.numel()
+        reference = host(self.pool.reference)
+        negative = arithmetic.count_negative(reference) / reference.size
         if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once a pool
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are",
                 stacklevel=2,
             )
-        return arithmetic.concave_sum(host(self.pool.reference), CONCAVE[self.problem.objective.concave])
+        return arithmetic.concave_sum(reference, CONCAVE[self.problem.objective.concave])
 
 
 class SetTerm(Term):
@@ -174,8 +175,8 @@ class FeatureCoverage(SetTerm):
         super().__init__(problem)
         if problem.objective.space == "gradients":
             raise ValueError('feature_coverage needs non-negative features, and gradients are signed: space="features"')
-        if bool((self.pool.features < 0).any()):
-            low = float(self.pool.features.min())
+        low = float(self.pool.features.min())
+        if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
         self.g = CONCAVE[problem.objective.concave]
         scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())

@@ -4,14 +4,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
-from smdl.greedy import kernels, reference
+from smdl.greedy import gains, kernels, reference
 from smdl.objective import Objective
 from smdl.pool import Pool
-from tests.conftest import objectives, pools
+from tests.conftest import SET_TERMS, objectives, pools
 
 OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])
 
@@ -24,23 +24,34 @@ def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options:
 
 def in_torch(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
     """The same with the kernels switched off."""
-    with mock.patch.object(kernels, "kernel_term", return_value=None):
+    with mock.patch.object(gains, "compiled_term", return_value=None):
         return fast(pool, objective, size, optimizer, **options)
 
 
-@pytest.mark.parametrize("path", [fast, in_torch])
-@given(pool=pools(), objective=objectives(), optimizer=OPTIMIZERS, data=st.data())
-def test_picks_what_the_equations_pick_on_a_dyadic_grid(path, pool, objective, optimizer, data):
-    size = data.draw(st.integers(1, len(pool)))
+def check_against_the_equations(path, pool: Pool, objective: Objective, data: st.DataObject) -> None:
+    optimizer, size = data.draw(OPTIMIZERS), data.draw(st.integers(1, len(pool)))
     options = {
         "partitions": data.draw(st.sampled_from([1, 2, 3])),
         "epsilon": data.draw(st.sampled_from([0.01, 0.3])),
         "seed": data.draw(st.integers(0, 2**40)),
     }
     selection = path(pool, objective, size, optimizer, **options)
-    indices, gains = reference.select(pool, objective, size, optimizer, **options)
+    indices, values = reference.select(pool, objective, size, optimizer, **options)
     assert selection.indices.tolist() == indices
-    np.testing.assert_allclose(selection.gains, gains, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(selection.gains, values, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SET_TERMS)
+@given(data=st.data())
+def test_one_set_term_picks_what_the_equations_pick_on_a_dyadic_grid(name, data):
+    pool, objective = data.draw(pools()), data.draw(objectives(set_terms=(name,), fewest=1, normalize="pool"))
+    check_against_the_equations(fast, pool, objective, data)
+
+
+@pytest.mark.parametrize("path", [fast, in_torch])
+@given(pool=pools(), objective=objectives(), data=st.data())
+def test_mixtures_pick_what_the_equations_pick_on_a_dyadic_grid(path, pool, objective, data):
+    check_against_the_equations(path, pool, objective, data)
 
 
 @pytest.mark.parametrize("path", [fast, in_torch])
@@ -71,3 +82,12 @@ def test_lazy_is_naive(pool, objective, data):
         assert lazy.indices.tolist() == naive.indices.tolist()
         assert lazy.gains.tolist() == naive.gains.tolist()
         assert (np.diff(lazy.gains) <= 0).all(), "gains never rise"
+
+
+@settings(max_examples=15)
+@given(pool=pools(smallest=kernels.BLOCK + 1, largest=4 * kernels.BLOCK), objective=objectives(normalize="pool"))
+def test_ties_go_to_the_lowest_index_across_blocks(pool, objective):
+    """Larger pools than the plain loops can bear: few distinct points, so nearly everything ties."""
+    plain = in_torch(pool, objective, 12, "naive")
+    for optimizer in ("naive", "lazy"):
+        assert fast(pool, objective, 12, optimizer).indices.tolist() == plain.indices.tolist()

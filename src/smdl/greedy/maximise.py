@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.greedy import kernels
+from smdl.greedy import gains, kernels
 from smdl.objective import Problem
 from smdl.pool import widest
 from smdl.randomness import below, derive, sample_compiled
@@ -52,7 +52,7 @@ def maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
     """Greedy over each part (ascending int32 indices), part p drawing from the stream keys[p]."""
-    term = kernels.kernel_term(problem)
+    term = gains.compiled_term(problem)
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
