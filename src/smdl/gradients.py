@@ -6,6 +6,7 @@ an array of size N × C·D is never made.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -31,8 +32,14 @@ class GradientSpace:
         self.bias = 1.0 if pool.bias else 0.0
         self.error_norms = arithmetic.squared_norms(host(pool.errors))  # E, (N,)
         self.feature_norms = arithmetic.squared_norms(host(pool.features)) + self.bias  # F, (N,)
-        self._e = widest(self.error_norms, pool.device)
-        self._f = widest(self.feature_norms, pool.device)
+
+    @cached_property
+    def _e(self) -> Tensor:
+        return widest(self.error_norms, self._features.device)
+
+    @cached_property
+    def _f(self) -> Tensor:
+        return widest(self.feature_norms, self._features.device)
 
     @property
     def radius(self) -> float:

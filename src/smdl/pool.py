@@ -78,9 +78,8 @@ class Pool:
         """e_i = p_i − onehot(y_i), (N, C): the gradient of cross-entropy with respect to the logits."""
         assert self.probabilities is not None
         assert self.labels is not None
-        errors = self.probabilities.clone()
-        errors[torch.arange(len(self), device=errors.device), self.labels] -= 1
-        return errors
+        minus_one = self.probabilities.new_full((len(self), 1), -1.0)
+        return self.probabilities.scatter_add(1, self.labels[:, None], minus_one)
 
     def _check_rows(self, name: str) -> None:
         value = getattr(self, name)

@@ -174,11 +174,12 @@ def _fill_gradients(rows, turned, e, f, bound, out):
     """`_fill` for what the recommended objective does at every step, in half the time: the short errors are turned,
     (C, N), so that their gaps are taken along j, and rows are widened only for the pairs whose terms cancel."""
     n, inverse = len(out), 1.0 / bound
+    error_gaps, row_gaps = np.empty(n), np.empty(n)
     for i in range(n):
         # slices, so that the loops below start at 0 and vectorise
-        ej, fj, target = e[i:], f[i:], out[i, i:]
-        ei, fi, length = e[i], f[i], n - i
-        a, b, cancelled = np.zeros(length), np.empty(length), 0
+        a, b, ej, fj, target = error_gaps[i:], row_gaps[i:], e[i:], f[i:], out[i, i:]
+        ei, fi, length, cancelled = e[i], f[i], n - i, 0
+        a[:] = 0.0
         for c in range(len(turned)):
             across = turned[c, i:]
             error = across[0]

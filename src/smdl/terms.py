@@ -136,7 +136,7 @@ class FacilityLocation(SetTerm):
 
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
-        self.unit = float(len(self.pool))
+        self.unit = float(len(self.pool)) if self.metric.bound > 0 else 0.0
 
     def start(self, parts: Tensor) -> None:
         self._served = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
@@ -164,8 +164,7 @@ class FacilityLocation(SetTerm):
             return problem.on_device("similarities")[rows]
         everyone = torch.arange(len(self.pool), device=self.pool.device)
         shares = self.metric.between(rows[..., None], everyone) * _inverse(self.metric.bound)
-        similarities = 1.0 - shares.clamp(max=1.0).to(torch.float32)
-        return similarities if self.metric.bound > 0 else torch.zeros_like(similarities)
+        return 1.0 - shares.clamp(max=1.0).to(torch.float32)
 
 
 class FeatureCoverage(SetTerm):

@@ -108,9 +108,9 @@ def _inverse(scale):
 @reordered
 def _dense_rise(similarities, served, a):
     """Σ_j max(0, s_aj − served_j). Multiples of 2⁻²⁴, so the order of the sum is free."""
-    total = 0.0
+    total, zero = 0.0, np.float32(0.0)
     for j in range(len(served)):
-        total += max(np.float64(similarities[a, j]) - np.float64(served[j]), 0.0)
+        total += np.float64(max(similarities[a, j] - served[j], zero))
     return total
 
 

@@ -5,10 +5,12 @@ log_determinant, class_balance, normalize="candidates", pools on an accelerator)
 """
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import NamedTuple
+from functools import cache
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -62,10 +64,29 @@ def maximise(
             return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
         return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
 
-    if len(parts) == 1 or threads == 1:
-        return [one(part, key) for part, key in zip(parts, keys, strict=True)]
-    with ThreadPoolExecutor(threads) as executor:
-        return list(executor.map(one, parts, keys))
+    return _spread(one, parts, keys, min(threads, len(parts)))
+
+
+def _spread(
+    one: Callable[[np.ndarray, int], Picks], parts: Sequence[np.ndarray], keys: Sequence[int], threads: int
+) -> list[Picks]:
+    """one(part, key) of every part, every threads-th part on the same thread, the first ones on this one."""
+
+    def share(start: int) -> list[Picks]:
+        return [one(part, key) for part, key in zip(parts[start::threads], keys[start::threads], strict=True)]
+
+    others = [_workers(os.getpid(), threads - 1).submit(share, start) for start in range(1, threads)]
+    out: list[Picks | None] = [None] * len(parts)
+    out[0::threads] = share(0)
+    for start, other in enumerate(others, start=1):
+        out[start::threads] = other.result()
+    return cast("list[Picks]", out)
+
+
+@cache
+def _workers(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads that stay: starting them can cost more than a selection. A forked process gets its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="smdl")
 
 
 class _Torch:
