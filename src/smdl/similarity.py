@@ -240,23 +240,35 @@ def nearest(points: Points, k: int, threads: int) -> Graph:
 
 @compiled
 def _nearest(points, graph, start, stop):
-    k = graph.neighbours.shape[1]
-    inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
-    row = np.empty(len(points.rows))
-    gaps, who = np.empty(k), np.empty(k, np.int32)  # sorted by distance; the first place is the sample's own
-    for i in range(start, stop):
-        for j in range(len(row)):
-            row[j] = distance(points, i, j)
-        row[i], gaps[:], gaps[0], who[0], held = np.inf, np.inf, -1.0, i, 1
-        for j in range(len(row)):
-            if row[j] < gaps[k - 1]:
-                at = min(held, k - 1)
-                while gaps[at - 1] > row[j]:
-                    gaps[at], who[at] = gaps[at - 1], who[at - 1]
-                    at -= 1
-                gaps[at], who[at] = row[j], j
-                held = min(held + 1, k)
-        for t in range(k):
-            graph.neighbours[i, t] = who[t]
-            share = min(distance(points, i, who[t]) * inverse, 1.0)
-            graph.similarities[i, t] = np.float32(1.0) - np.float32(share) if inverse > 0.0 else 0.0
+    """Rows start..stop of the graph. Tile by tile: the columns of a tile stay in the cache while all rows pass."""
+    n, k = len(points.rows), graph.neighbours.shape[1]
+    few, many = 32, 256
+    row, gaps, who, held = np.empty(many), np.empty((few, k)), np.empty((few, k), np.int32), np.empty(few, np.int64)
+    for top in range(start, stop, few):
+        rows = min(few, stop - top)
+        gaps[:], held[:] = np.inf, 1
+        for r in range(rows):
+            gaps[r, 0], who[r, 0] = -1.0, top + r  # sorted by distance; the first place is the sample's own
+        for left in range(0, n, many):
+            for r in range(rows):
+                for j in range(left, min(left + many, n)):
+                    row[j - left] = distance(points, top + r, j)
+                for j in range(left, min(left + many, n)):
+                    if row[j - left] < gaps[r, k - 1] and j != top + r:
+                        held[r] = _insert(gaps[r], who[r], held[r], row[j - left], j)
+        inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
+        for r in range(rows):
+            for t in range(k):
+                graph.neighbours[top + r, t] = who[r, t]
+                graph.similarities[top + r, t] = similarity(points, inverse, top + r, who[r, t])
+
+
+@compiled
+def _insert(gaps, who, held, gap, j):
+    """Put j where it belongs among the `held` nearest so far; how many there are then."""
+    at = min(held, len(gaps) - 1)
+    while gaps[at - 1] > gap:
+        gaps[at], who[at] = gaps[at - 1], who[at - 1]
+        at -= 1
+    gaps[at], who[at] = gap, j
+    return min(held + 1, len(gaps))
