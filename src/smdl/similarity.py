@@ -15,6 +15,10 @@ from smdl.distances import COSINE, EUCLIDEAN, Metric
 from smdl.gradients import GradientSpace
 from smdl.jit import INLINED, compiled, inlined, reordered
 
+#: The tiles in which everybody is compared with everybody.
+ROWS, COLUMNS = 32, 256
+
+
 # A metric's points as the compiled loops take them. Each kind is a type of its own, so that every loop is compiled
 # for the distance at hand: a branch inside it, even one never taken, costs several times the distance itself.
 
@@ -163,10 +167,13 @@ def similarity(points, inverse, i, j):
 
 @compiled
 def _fill(points, out):
-    inverse = 1.0 / points.bound
-    for i in range(len(out)):
-        for j in range(i, len(out)):
-            out[i, j] = similarity(points, inverse, i, j)
+    """The upper triangle, tile by tile: the columns of a tile stay in the cache while its rows pass."""
+    n, inverse = len(out), 1.0 / points.bound
+    for top in range(0, n, ROWS):
+        for left in range(top, n, COLUMNS):
+            for i in range(top, min(top + ROWS, n)):
+                for j in range(max(left, i), min(left + COLUMNS, n)):
+                    out[i, j] = similarity(points, inverse, i, j)
 
 
 @compiled
@@ -201,9 +208,13 @@ def _fill_gradients(rows, turned, e, f, bound, out):
 
 @compiled
 def _mirror(out):
-    for i in range(len(out)):
-        for j in range(i):
-            out[i, j] = out[j, i]
+    """The lower triangle from the upper one, by tiles too: columns of a large matrix miss the cache at every step."""
+    n, side = len(out), 32
+    for top in range(0, n, side):
+        for left in range(0, top + side, side):
+            for i in range(top, min(top + side, n)):
+                for j in range(left, min(left + side, i)):
+                    out[i, j] = out[j, i]
 
 
 def similarity_matrix(points: Points) -> np.ndarray:
@@ -242,18 +253,18 @@ def nearest(points: Points, k: int, threads: int) -> Graph:
 def _nearest(points, graph, start, stop):
     """Rows start..stop of the graph. Tile by tile: the columns of a tile stay in the cache while all rows pass."""
     n, k = len(points.rows), graph.neighbours.shape[1]
-    few, many = 32, 256
-    row, gaps, who, held = np.empty(many), np.empty((few, k)), np.empty((few, k), np.int32), np.empty(few, np.int64)
-    for top in range(start, stop, few):
-        rows = min(few, stop - top)
+    row, held = np.empty(COLUMNS), np.empty(ROWS, np.int64)
+    gaps, who = np.empty((ROWS, k)), np.empty((ROWS, k), np.int32)
+    for top in range(start, stop, ROWS):
+        rows = min(ROWS, stop - top)
         gaps[:], held[:] = np.inf, 1
         for r in range(rows):
             gaps[r, 0], who[r, 0] = -1.0, top + r  # sorted by distance; the first place is the sample's own
-        for left in range(0, n, many):
+        for left in range(0, n, COLUMNS):
             for r in range(rows):
-                for j in range(left, min(left + many, n)):
+                for j in range(left, min(left + COLUMNS, n)):
                     row[j - left] = distance(points, top + r, j)
-                for j in range(left, min(left + many, n)):
+                for j in range(left, min(left + COLUMNS, n)):
                     if row[j - left] < gaps[r, k - 1] and j != top + r:
                         held[r] = _insert(gaps[r], who[r], held[r], row[j - left], j)
         inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
