@@ -97,11 +97,7 @@ class FeatureSpace:
     """The rows of a matrix, (N, D)."""
 
     def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
-
-    @property
-    def host(self) -> np.ndarray:
-        return host(self.rows)
+        self.rows, self.host = rows, host(rows)
 
     @property
     def radius(self) -> float:

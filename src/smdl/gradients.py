@@ -30,8 +30,10 @@ class GradientSpace:
         self._real = real(pool.device)
         self._features, self._errors = pool.features, pool.errors
         self.bias = 1.0 if pool.bias else 0.0
-        self.error_norms = arithmetic.squared_norms(host(pool.errors))  # E, (N,)
-        self.feature_norms = arithmetic.squared_norms(host(pool.features)) + self.bias  # F, (N,)
+        self.host, errors = host(pool.features), host(pool.errors)
+        self.host_errors = errors.astype(self.host.dtype, copy=False)
+        self.error_norms = arithmetic.squared_norms(errors)  # E, (N,)
+        self.feature_norms = arithmetic.squared_norms(self.host) + self.bias  # F, (N,)
 
     @cached_property
     def _e(self) -> Tensor:
@@ -61,14 +63,6 @@ class GradientSpace:
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(self.error_norms * self.feature_norms)
-
-    @property
-    def host(self) -> np.ndarray:
-        return host(self._features)
-
-    @property
-    def host_errors(self) -> np.ndarray:
-        return host(self._errors).astype(self.host.dtype, copy=False)
 
 
 def _gap(u: Tensor, v: Tensor) -> Tensor:

@@ -166,22 +166,38 @@ def similarity(points, inverse, i, j):
 
 
 @compiled
+def _mirror(out):
+    """The lower triangle from the upper one, by tiles too: columns of a large matrix miss the cache at every step."""
+    n, side = len(out), 32
+    for top in range(0, n, side):
+        for left in range(0, top + side, side):
+            for i in range(top, min(top + side, n)):
+                for j in range(left, min(left + side, i)):
+                    out[i, j] = out[j, i]
+
+
+@compiled
 def _fill(points, out):
-    """The upper triangle, tile by tile: the columns of a tile stay in the cache while its rows pass."""
+    """The dense matrix, tile by tile: the columns of a tile stay in the cache while its rows pass."""
     n, inverse = len(out), 1.0 / points.bound
     for top in range(0, n, ROWS):
         for left in range(top, n, COLUMNS):
             for i in range(top, min(top + ROWS, n)):
                 for j in range(max(left, i), min(left + COLUMNS, n)):
                     out[i, j] = similarity(points, inverse, i, j)
+    _mirror(out)
 
 
 @compiled
-def _fill_gradients(rows, turned, e, f, bound, out):
+def _fill_gradients(points, out):
     """`_fill` for what the recommended objective does at every step, in half the time: the short errors are turned,
     (C, N), so that their gaps are taken along j, and rows are widened only for the pairs whose terms cancel."""
+    rows, errors, e, f, bound = points
     n, inverse = len(out), 1.0 / bound
-    error_gaps, row_gaps = np.empty(n), np.empty(n)
+    error_gaps, row_gaps, turned = np.empty(n), np.empty(n), np.empty((errors.shape[1], n))
+    for i in range(n):
+        for c in range(len(turned)):
+            turned[c, i] = errors[i, c]
     for i in range(n):
         # slices, so that the loops below start at 0 and vectorise
         a, b, ej, fj, target = error_gaps[i:], row_gaps[i:], e[i:], f[i:], out[i, i:]
@@ -204,17 +220,7 @@ def _fill_gradients(rows, turned, e, f, bound, out):
                 if squared < (a[j] * (fi + fj[j]) + b[j] * (ei + ej[j])) / 64.0:
                     squared = _gradient_gap(a[j], _wide_gaps(rows, i, i + j), ei, ej[j], fi, fj[j])
                     target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * inverse, 1.0))
-
-
-@compiled
-def _mirror(out):
-    """The lower triangle from the upper one, by tiles too: columns of a large matrix miss the cache at every step."""
-    n, side = len(out), 32
-    for top in range(0, n, side):
-        for left in range(0, top + side, side):
-            for i in range(top, min(top + side, n)):
-                for j in range(left, min(left + side, i)):
-                    out[i, j] = out[j, i]
+    _mirror(out)
 
 
 def similarity_matrix(points: Points) -> np.ndarray:
@@ -224,11 +230,9 @@ def similarity_matrix(points: Points) -> np.ndarray:
         return np.zeros((n, n), np.float32)
     out = np.empty((n, n), np.float32)
     if isinstance(points, GradientEuclidean):
-        turned = np.ascontiguousarray(points.errors.T, np.float64)
-        _fill_gradients(points.rows, turned, points.e, points.f, points.bound, out)
+        _fill_gradients(points, out)
     else:
         _fill(points, out)
-    _mirror(out)
     return out
 
 

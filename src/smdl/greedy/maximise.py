@@ -64,6 +64,8 @@ def maximise(
             return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
         return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
 
+    if len(parts) == 1:
+        return [one(parts[0], keys[0])]
     return _spread(one, parts, keys, min(threads, len(parts)))
 
 
