@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,15 +28,23 @@ class Selection:
     gains: np.ndarray  # (k,) float64
     value: float
     _problem: Problem | None = field(default=None, repr=False)
+    _rows: np.ndarray | None = field(
+        default=None, repr=False
+    )  # of the problem's pool, where indices are numbers elsewhere
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def renumbered(self, numbers: np.ndarray) -> "Selection":
+        """The same picks, row i of the pool being called numbers[i]."""
+        return replace(self, indices=numbers[self.indices], _rows=self.indices)
 
     @cached_property
     def weights(self) -> np.ndarray | None:
         """How many samples of the pool each pick stands for, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
-        return _shares(term, self.indices) if isinstance(term, FacilityLocation) else None
+        rows = self.indices if self._rows is None else self._rows
+        return _shares(term, rows) if isinstance(term, FacilityLocation) else None
 
 
 @dataclass(frozen=True)

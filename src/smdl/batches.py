@@ -1,0 +1,94 @@
+"""A batch is whatever collate_fn made: tensors, and tuples, lists and dicts of them. Its rows, taken and joined."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def take(batch: Any, rows: np.ndarray) -> Any:
+    """The given rows of every column, in their order."""
+    index = torch.from_numpy(rows)
+    return _each(
+        lambda columns: _rows_of(columns[0], rows, index),
+        batch,
+    )
+
+
+def join(batches: Sequence[Any]) -> Any:
+    """Batches of one form, one below the other."""
+    return batches[0] if len(batches) == 1 else _each(_joined, *batches)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """Every tensor on the device."""
+    return _each(
+        lambda columns: columns[0].to(device, non_blocking=True) if isinstance(columns[0], Tensor) else columns[0],
+        batch,
+    )
+
+
+def height(batch: Any) -> int:
+    """How many rows a batch has: those of its first column."""
+    found: list[int] = []
+    _each(lambda columns: found.append(len(columns[0])) if _has_rows(columns[0]) else None, batch)
+    if not found:
+        raise ValueError("a batch must hold tensors, arrays or lists with one row a sample, got an empty one")
+    return found[0]
+
+
+def _each(do: Callable[[tuple[Any, ...]], Any], *batches: Any) -> Any:
+    """The form of the batches, with `do` applied to each column (that of every batch, side by side)."""
+    first = batches[0]
+    if _is_column(first):
+        return do(batches)
+    if isinstance(first, Mapping):
+        columns = {key: _each(do, *(batch[key] for batch in batches)) for key in first}
+        try:
+            return type(first)(columns)  # type: ignore[call-arg]
+        except TypeError:
+            return columns
+    parts = [_each(do, *members) for members in zip(*batches, strict=True)]
+    if hasattr(first, "_fields"):  # a namedtuple
+        return type(first)(*parts)
+    return tuple(parts) if isinstance(first, tuple) else parts
+
+
+def _is_column(value: Any) -> bool:
+    """Tensors and arrays; and lists of plain values, such as the strings default_collate leaves as they are."""
+    if isinstance(value, Tensor | np.ndarray):
+        return True
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return not any(isinstance(member, Tensor | np.ndarray | Mapping | list | tuple) for member in value)
+    if isinstance(value, Mapping | tuple):
+        return False
+    raise ValueError(
+        f"a batch must be made of tensors, arrays, lists, tuples and dicts, got {type(value).__name__}"
+        " (a collate_fn that returns those makes any dataset fit)"
+    )
+
+
+def _has_rows(column: Any) -> bool:
+    return getattr(column, "ndim", 1) > 0
+
+
+def _rows_of(column: Any, rows: np.ndarray, index: Tensor) -> Any:
+    if not _has_rows(column):  # a number for the whole batch
+        return column
+    if isinstance(column, Tensor):
+        return column[index if column.device.type == "cpu" else index.to(column.device)]
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    return type(column)(column[row] for row in rows)
+
+
+def _joined(columns: tuple[Any, ...]) -> Any:
+    if not _has_rows(columns[0]):
+        return columns[0]
+    if isinstance(columns[0], Tensor):
+        return torch.cat(columns)
+    if isinstance(columns[0], np.ndarray):
+        return np.concatenate(columns)
+    return type(columns[0])(member for column in columns for member in column)

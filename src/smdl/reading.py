@@ -1,0 +1,99 @@
+"""Reading: index lists in, batches out, by as many worker processes as asked for."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import Dataset, default_collate, get_worker_info
+
+from smdl.errors import choice
+
+
+class Request(NamedTuple):
+    """Rows of the dataset to be read, of the scoring dataset, or of both."""
+
+    key: int  # of the random numbers a worker gives to the dataset
+    rows: Sequence[int]
+    train: bool = True
+    score: bool = False
+
+
+class Reader:
+    """One torch DataLoader whose batches are requests. Its workers live as long as it does, so a plan of a few
+    requests costs no start of processes, and no worker reads anything that was not asked for."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        scoring_dataset: Dataset | None,
+        collate_fn: Callable[[Any], Any] | None,
+        num_workers: int,
+        **options: Any,
+    ) -> None:
+        self._plan = _Plan()
+        if num_workers:
+            options.setdefault("persistent_workers", True)
+        generator = torch.Generator().manual_seed(0)  # else starting an iteration draws from the global one
+        self._loader = TorchLoader(
+            _Items(dataset, scoring_dataset, collate_fn or default_collate),
+            batch_sampler=self._plan,  # type: ignore[arg-type]
+            collate_fn=_as_it_is,
+            num_workers=num_workers,
+            generator=generator,
+            **options,
+        )
+
+    def read(self, requests: Iterable[Request]) -> Iterator[tuple[Any, Any]]:
+        """(batch, scoring batch) of each request; None for what was not asked for."""
+        self._plan.requests = requests
+        return iter(self._loader)
+
+
+def check_dataset(dataset: Any, name: str = "dataset") -> int:
+    """Its length; a map-style Dataset with at least one sample."""
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise ValueError(
+            choice(name, type(dataset).__name__, "map-style, with __getitem__ and __len__")
+            + " (smdl.filter takes any iterable of batches)"
+        )
+    if len(dataset) == 0:
+        raise ValueError(f"{name} must have at least one sample, got an empty one")
+    return len(dataset)
+
+
+class _Plan:
+    """A batch sampler whose batches are set before each iteration."""
+
+    requests: Iterable[Request] = ()
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.requests)
+
+
+class _Items(Dataset):
+    """Reads requests. In a worker the random numbers of a request are its own, so what an augmentation draws does
+    not depend on which worker reads it, nor on where a run was resumed; the main process's are left alone."""
+
+    def __init__(self, dataset: Dataset, scoring_dataset: Dataset | None, collate: Callable[[Any], Any]) -> None:
+        self.dataset, self.scoring_dataset, self.collate = dataset, scoring_dataset, collate
+
+    def __getitems__(self, request: Request) -> tuple[Any, Any]:
+        if get_worker_info() is not None:
+            torch.manual_seed(request.key)
+            random.seed(request.key)
+            np.random.seed(request.key & 0xFFFFFFFF)  # noqa: NPY002
+        batch = self._read(self.dataset, request.rows) if request.train else None
+        scored = self.dataset if self.scoring_dataset is None else self.scoring_dataset
+        return batch, self._read(scored, request.rows) if request.score else None
+
+    def _read(self, dataset: Any, rows: Sequence[int]) -> Any:
+        if hasattr(dataset, "__getitems__"):
+            return self.collate(dataset.__getitems__(rows))
+        return self.collate([dataset[row] for row in rows])
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

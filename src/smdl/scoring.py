@@ -1,0 +1,247 @@
+"""Scoring: model + batch -> Pool. The only forward pass that selection costs, and it leaves no trace."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from smdl.batches import move
+from smdl.errors import choice, unknown
+from smdl.pool import Pool
+
+Forward = Callable[[nn.Module, Any], Any]
+Targets = Callable[[Any], Tensor]
+Features = str | Callable[[nn.Module, Any], Any] | None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the model says of a batch, row by row."""
+
+    features: Tensor  # (B, D) float32
+    probabilities: Tensor  # (B, C) float32
+    labels: Tensor  # (B,) int64
+    losses: Tensor  # (B,) float32
+
+
+class Scorer:
+    """The features and probabilities a model has for a batch.
+
+    forward   (model, batch) -> logits; unless given, model(batch[0])
+    targets   batch -> class numbers; unless given, batch[1]
+    features  what the model's last linear layer is given; found unless named. A name of an nn.Linear means its
+              input, of any other module its output; a callable (model, batch) returns features, or
+              (features, logits) to spare the second forward.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        forward: Forward | None = None,
+        targets: Targets | None = None,
+        features: Features = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise ValueError(choice("model", type(model).__name__, "a torch.nn.Module"))
+        self.model, self._forward, self._targets, self._features = model, forward, targets, features
+        self._tap = _named(model, features) if isinstance(features, str) else None
+        self.samples = 0  # forwarded so far
+
+    @property
+    def device(self) -> torch.device:
+        return device_of(self.model)
+
+    @property
+    def bias(self) -> bool:
+        """Whether the head adds a bias to what it makes of the features."""
+        return getattr(self._tap, "bias", True) is not None
+
+    def of(self, model: nn.Module) -> "Scorer":
+        """The same, for another model of this form."""
+        return Scorer(model, forward=self._forward, targets=self._targets, features=self._features)
+
+    def logits(self, batch: Any) -> Tensor:
+        """A plain forward, (B, C)."""
+        return check_logits(self._logits(batch))
+
+    def targets(self, batch: Any) -> Tensor:
+        """The class numbers of a batch."""
+        if self._targets is not None:
+            found = self._targets(batch)
+        elif isinstance(batch, tuple | list) and len(batch) >= 2:
+            found = batch[1]
+        else:
+            raise ValueError(f"a batch that is {_form(batch)} needs targets=, a callable batch -> class numbers")
+        if not isinstance(found, Tensor) or found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
+            shape = (
+                f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+            )
+            raise ValueError(f"targets must be one class number a sample, got {shape}; targets= can say where they are")
+        return found.to(torch.int64)
+
+    def __call__(self, batch: Any) -> Scores:
+        with quiet(self.model):
+            device = self.device
+            batch = move(batch, device)
+            features, logits = self._run(batch)
+            labels = self.targets(batch)
+            check_targets(labels, logits.shape[1])
+            if len(labels) != len(logits) or len(features) != len(logits):
+                raise ValueError(
+                    f"features, logits and targets must have one row a sample,"
+                    f" got {len(features)}, {len(logits)} and {len(labels)}"
+                )
+            logits = logits.float()
+            self.samples += len(logits)
+            return Scores(
+                features.float().flatten(1),
+                logits.softmax(dim=1),
+                labels,
+                F.cross_entropy(logits, labels, reduction="none"),
+            )
+
+    def pool(self, scores: Scores, reference: Tensor | None = None) -> Pool:
+        """Scores as a Pool; `reference` are the same samples' features of the reference model."""
+        try:
+            return Pool(
+                scores.features,
+                scores.probabilities,
+                scores.labels,
+                scores.losses,
+                None if reference is None else reference.to(scores.features.device),
+                bias=self.bias,
+            )
+        except ValueError as error:
+            if "finite" in str(error):
+                raise ValueError(f"the model's scores cannot be used, has training diverged? {error}") from error
+            raise
+
+    def all(self, batches: Iterable[Any], n: int) -> Scores:
+        """The scores of n samples that come in batches, in their order: N·(D + C + 1) floats and no second copy."""
+        held: Scores | None = None
+        start = 0
+        for batch in batches:
+            scores = self(batch)
+            if held is None:
+                held = Scores(*(value.new_empty((n, *value.shape[1:])) for value in _values(scores)))
+            for whole, part in zip(_values(held), _values(scores), strict=True):
+                whole[start : start + len(part)] = part
+            start += len(scores.labels)
+        assert held is not None
+        assert start == n
+        return held
+
+    def _run(self, batch: Any) -> tuple[Tensor, Tensor]:
+        if callable(self._features):
+            found = self._features(self.model, batch)
+            features, logits = found if isinstance(found, tuple) else (found, self._logits(batch))
+            return features, check_logits(logits)
+        if self._tap is None:
+            return self._find(batch)
+        with _listening([self._tap]) as heard:
+            logits = self.logits(batch)
+        if not heard:
+            raise ValueError(f"features={self._features!r} was not used in the model's forward")
+        _, given, made = heard[-1]
+        return (given if isinstance(self._tap, nn.Linear) else made), logits
+
+    def _logits(self, batch: Any) -> Any:
+        if self._forward is not None:
+            return self._forward(self.model, batch)
+        if not isinstance(batch, tuple | list):
+            raise ValueError(f"a batch that is {_form(batch)} needs forward=, a callable (model, batch) -> logits")
+        return self.model(batch[0])
+
+    def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The last linear layer of a forward whose output has the form of the logits becomes the tap."""
+        linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+        with _listening(linear) as heard:
+            logits = self.logits(batch)
+        for module, given, made in reversed(heard):
+            if isinstance(made, Tensor) and made.shape == logits.shape:
+                self._tap = module
+                return given, logits
+        names = [name for name, module in self.model.named_modules() if name and not list(module.children())]
+        raise ValueError(
+            f"{type(self.model).__name__} has no linear layer that makes its logits of shape {tuple(logits.shape)}:"
+            f' name the module whose output are the features, such as features="{(names or ["pool"])[-2:][0]}",'
+            f" or give features=, a callable (model, batch) -> features. Its last modules are {', '.join(names[-5:])}"
+        )
+
+
+@contextmanager
+def quiet(model: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients; afterwards every module's mode and the random state are what they were.
+
+    no_grad, not inference_mode: a module may keep a tensor of the forward, and training must be able to use it.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    device = device_of(model)
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"), torch.no_grad():
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's weights are."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
+
+
+def check_logits(logits: Any) -> Tensor:
+    """(batch, classes), or an error that says what came instead."""
+    if not isinstance(logits, Tensor):
+        logits = logits.get("logits", logits) if isinstance(logits, Mapping) else getattr(logits, "logits", logits)
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
+        got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"the model's output must be logits of shape (batch, classes), got {got}; see forward=")
+    return logits
+
+
+def check_targets(targets: Tensor, classes: int) -> None:
+    """Class numbers 0..classes-1, or an error that names the one out of range."""
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= classes:
+        raise ValueError(f"targets must be in 0..{classes - 1}, the model's classes, got {low if low < 0 else high}")
+
+
+def _values(scores: Scores) -> tuple[Tensor, ...]:
+    return scores.features, scores.probabilities, scores.labels, scores.losses
+
+
+def _named(model: nn.Module, name: str) -> nn.Module:
+    modules = dict(model.named_modules())
+    if name not in modules or not name:
+        raise ValueError(unknown("module in features=", name, [found for found in modules if found]))
+    return modules[name]
+
+
+def _form(batch: Any) -> str:
+    return f"a {type(batch).__name__}" + (f" of {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else "")
+
+
+@contextmanager
+def _listening(modules: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Any]]]:
+    """(module, first input, output) of each call of the modules, in the order of the calls."""
+    heard: list[tuple[nn.Module, Tensor, Any]] = []
+
+    def hear(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        heard.append((module, args[0] if args else None, output))  # type: ignore[arg-type]
+
+    handles = [module.register_forward_hook(hear) for module in modules]
+    try:
+        yield heard
+    finally:
+        for handle in handles:
+            handle.remove()

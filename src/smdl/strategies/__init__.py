@@ -1,0 +1,1 @@
+"""Strategies: how a batch is chosen, one file each."""

@@ -1,0 +1,1 @@
+"""Training: one run from a config, on disk as it goes."""
