@@ -1,6 +1,6 @@
 """A batch is whatever collate_fn made: tensors, and tuples, lists and dicts of them. Its rows, taken and joined."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 def take(batch: Any, rows: np.ndarray) -> Any:
     """The given rows of every column, in their order."""
+    height(batch)  # else columns that are none would be cut up in silence
     index = torch.from_numpy(rows)
     return _each(
         lambda columns: _rows_of(columns[0], rows, index),
@@ -31,12 +32,24 @@ def move(batch: Any, device: torch.device) -> Any:
 
 
 def height(batch: Any) -> int:
-    """How many rows a batch has: those of its first column."""
-    found: list[int] = []
-    _each(lambda columns: found.append(len(columns[0])) if _has_rows(columns[0]) else None, batch)
+    """How many rows a batch has, the same in every column."""
+    found = sorted({len(column) for column in _columns(batch) if _has_rows(column)})
     if not found:
         raise ValueError("a batch must hold tensors, arrays or lists with one row a sample, got an empty one")
+    if len(found) > 1:
+        raise ValueError(
+            f"a batch must have one row a sample in every column, got columns of {found[0]} and {found[-1]} rows"
+            " (a collate_fn that makes such columns makes any dataset fit)"
+        )
     return found[0]
+
+
+def _columns(batch: Any) -> Iterator[Any]:
+    if _is_column(batch):
+        yield batch
+    else:
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from _columns(part)
 
 
 def _each(do: Callable[[tuple[Any, ...]], Any], *batches: Any) -> Any:

@@ -34,6 +34,7 @@ class RandomPool:
     def __post_init__(self) -> None:
         if not isinstance(self.factor, int | float) or not 1 <= self.factor < math.inf:
             raise ValueError(choice("factor", self.factor, "a number ≥ 1"))
+        object.__setattr__(self, "factor", float(self.factor))  # 3 and 3.0 are one: states are compared by name
 
 
 Refresh = Full | RandomPool
@@ -110,6 +111,15 @@ def check_batch_size(batch_size: Any, n: int) -> Size:
     if sizes[-1] > n:
         raise ValueError(choice("batch_size", sizes[-1], f"at most the dataset's {n} samples"))
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
+
+
+def check_size_penalty(strategy: Strategy, batch_size: Size) -> None:
+    """A size that adapts needs the penalty, and no other size has a use for it."""
+    if isinstance(strategy, Submodular) and (strategy.size_penalty is None) == isinstance(batch_size, tuple):
+        raise ValueError(
+            "batch_size=(fewest, most) and size_penalty= go together,"
+            f" got batch_size={batch_size} and size_penalty={strategy.size_penalty}"
+        )
 
 
 def bounds(batch_size: Size) -> tuple[int, int]:

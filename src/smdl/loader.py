@@ -24,6 +24,7 @@ from smdl.candidates import (
     check_batch_size,
     check_refresh,
     check_replacement,
+    check_size_penalty,
     deal,
     make_strategy,
 )
@@ -94,6 +95,7 @@ class DataLoader:
             raise ValueError(f"scoring_dataset must have the dataset's {self._n} samples, got {len(scoring_dataset)}")  # type: ignore[arg-type]
         self.batch_size = check_batch_size(batch_size, self._n)
         self.strategy = make_strategy(strategy, objective, size_penalty)
+        check_size_penalty(self.strategy, self.batch_size)
         self.refresh = check_refresh(self.strategy, objective, refresh, refresh_every)
         self.replacement = check_replacement(self.strategy, self.refresh, replacement)
         self.drop_last, self.seed = drop_last, seed

@@ -97,14 +97,19 @@ class Objective:
         """Whether the gain of a sample never rises as the batch grows: what lazy evaluation rests on."""
         return self.normalize == "pool"
 
+    @staticmethod
+    def terms() -> tuple[str, ...]:
+        """The names weights may have."""
+        return tuple(TERMS)
+
     @cached_property
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         names = ("distance", "sigma", "space", "normalize", "concave", "kernel", "noise", "neighbours")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
-        return (*self.weights.items(), *self._options.items())
+        return (*self.weights.items(), *self.options.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Objective) and self._key == other._key
@@ -113,8 +118,8 @@ class Objective:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        usual = Objective(redundancy=1.0)._options
-        changed = {name: value for name, value in self._options.items() if value != usual[name]}
+        usual = Objective(redundancy=1.0).options
+        changed = {name: value for name, value in self.options.items() if value != usual[name]}
         return f"Objective({', '.join(f'{k}={v!r}' for k, v in {**self.weights, **changed}.items())})"
 
 

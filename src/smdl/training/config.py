@@ -4,11 +4,12 @@ The command line and the YAML files set these very fields; nothing else configur
 """
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
 
 from smdl.errors import choice, unknown
 
+Config = TypeVar("Config")
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "linear", "step")
 
@@ -241,3 +242,21 @@ def _positive(name: str, value: float) -> None:
 def _known(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(unknown(name, value, allowed))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain values, as a YAML file holds them."""
+    return asdict(config)
+
+
+def from_dict(kind: type[Config], values: dict[str, Any], path: str = "") -> Config:
+    """The config that `to_dict` gave these values; unknown names are errors that say which was meant."""
+    if not isinstance(values, dict):
+        raise ValueError(choice(path or "a config", values, "a mapping of names to values"))
+    known = {member.name: member.type for member in fields(kind)}  # type: ignore[arg-type]
+    for name in values:
+        if name not in known:
+            raise ValueError(unknown("option", path + str(name), [path + other for other in known]))
+    nested = {name: from_dict(type_, values[name], f"{path}{name}.") for name, type_ in known.items()
+              if is_dataclass(type_) and name in values}  # fmt: skip
+    return kind(**{**values, **nested})

@@ -1,0 +1,319 @@
+"""The training loop. It does not know which strategy it runs: batches come from a loader."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Subset
+
+from smdl.batches import move
+from smdl.loader import DataLoader
+from smdl.reading import Reader
+from smdl.reference import in_order
+from smdl.scoring import check_logits, check_targets, quiet
+from smdl.training import checkpoint
+from smdl.training.build import collate_of, evaluated, make_loader, make_loss, make_optimizer
+from smdl.training.config import TrainConfig, from_dict, to_dict
+from smdl.training.datasets.load import Splits, load
+from smdl.training.environment import environment, pick_device
+from smdl.training.files import append_line, new_folder, read_lines, replacing, write_json, write_lines
+from smdl.training.meters import Meters, gradient_norm
+from smdl.training.models import make_model
+from smdl.training.progress import Display, Silent
+from smdl.training.schedule import rate
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer a number."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Stopped by a signal, with a checkpoint written."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; go on with: smdl train --resume {folder}")
+        self.number = number
+
+
+def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
+    """A new run in `out`, or in the next free name beside it. Returns its summary."""
+    run = Run(config, display)  # whatever is wrong with a config shows before a folder is made
+    folder = new_folder(out)
+    with replacing(folder / "config.yaml") as file:
+        file.write(yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+    return run.go(folder)
+
+
+def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
+    """Go on with a run that was interrupted, to the same result; one that is finished is left as it is."""
+    if not (folder / "config.yaml").exists():
+        raise ValueError(f"{folder} is not the folder of a run: it has no config.yaml")
+    if (folder / "summary.json").exists():
+        raise ValueError(f"the run in {folder} is finished; a new one gets a folder of its own")
+    return Run(from_dict(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text())), display).go(folder)
+
+
+class Run:
+    """The objects of a run, made of its config; `go` trains."""
+
+    def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
+        self.config, self.display = config, display or Silent()
+        self.device = pick_device(config.device)
+        self.splits: Splits = load(config.data)
+        classes = len(self.splits.classes)
+        self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
+        if len(self.splits.shape) == 3:
+            self.model = self.model.to(memory_format=torch.channels_last)  # convolutions on a CPU: twice as fast
+        self.loss = make_loss(config)
+        self.optimizer = make_optimizer(config.optimizer, self.model.parameters())
+        self._try_out()
+        self.loader: DataLoader = make_loader(
+            config, self.splits, self.model, lambda done, total: self.display.step("reference model", done, total)
+        )
+        self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
+        self.sets = {"train": _sample(self.splits.train, config), "test": self.splits.test}
+        if self.splits.validation is not None:
+            self.sets["validation"] = self.splits.validation
+        self.epoch = self.step = 0
+        self.meters = Meters()
+        self.counts = torch.zeros(len(self.splits.train), dtype=torch.int32)  # type: ignore[arg-type]
+        self._stopped_by: int | None = None
+
+    def go(self, folder: Path) -> dict[str, Any]:
+        """Train to the end, from the folder's checkpoint if it has one."""
+        self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
+        with torch.random.fork_rng(), self._stoppable():
+            torch.manual_seed(self.config.seed)
+            if self.checkpoint.exists():
+                self._restore(checkpoint.load(self.checkpoint))
+            metrics = folder / "metrics.jsonl"
+            kept = [record for record in read_lines(metrics) if record["epoch"] < self.epoch]
+            write_lines(metrics, kept)  # without what lies after the checkpoint
+            for record in kept:
+                self.display.epoch(record, self.epochs)
+            try:
+                while self.epoch < self.epochs:
+                    record = self._one_epoch()
+                    kept.append(record)
+                    append_line(metrics, record)
+                    self.display.epoch(record, self.epochs)
+                    self._write_counts()
+                    self._save()
+            finally:
+                self.display.close()
+        return self._finish(kept)
+
+    def _one_epoch(self) -> dict[str, Any]:
+        steps = None if isinstance(self.loader.batch_size, tuple) else len(self.loader)
+        before = dict(self.loader.seconds), self.loader.forwards
+        self.loader.set_epoch(self.epoch)
+        self.model.train()
+        started = time.perf_counter()
+        for batch in self.loader:
+            waited = self._charge_loader(before)
+            before = dict(self.loader.seconds), self.loader.forwards
+            loss = self._one_step(batch)
+            self.meters.seconds["training"] += time.perf_counter() - started - waited
+            self.display.step(
+                f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, steps or 0, f"loss {loss:.4f}"
+            )
+            if self._stopped_by is not None:
+                self._save()
+                raise Interrupted(self._stopped_by, self.folder)
+            if self.config.steps is not None and self.step >= self.config.steps:
+                break
+            started = time.perf_counter()
+        started = time.perf_counter()
+        measured = self._evaluate()
+        self.meters.seconds["evaluation"] += time.perf_counter() - started
+        record = {
+            "epoch": self.epoch,
+            "steps": self.step,
+            **measured,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            **self.meters.means(),
+        }
+        self.epoch, self.meters = self.epoch + 1, Meters()
+        return record
+
+    def _charge_loader(self, before: tuple[dict[str, float], int]) -> float:
+        """Put what the loader spent on the last batch on the bill; returns the sum."""
+        spent = {name: now - before[0][name] for name, now in self.loader.seconds.items()}
+        for name, seconds in spent.items():
+            self.meters.seconds[name] += seconds
+        self.meters.forwards += self.loader.forwards - before[1]
+        return sum(spent.values())
+
+    def _one_step(self, batch: Any) -> float:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.optimizer.lr * rate(self.config.schedule, self._done())
+        inputs, targets = move(batch, self.device)[:2]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
+            logits = self.model(inputs)
+            loss = self.loss(logits, targets)
+        value = float(loss)
+        if not math.isfinite(value):
+            raise Diverged(self._obituary(value))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = gradient_norm(self.model.parameters())
+        self.optimizer.step()
+        labels = targets.cpu().numpy()
+        wrong = int((logits.argmax(dim=1) != targets).sum())
+        self.meters.add(value, wrong, norm, labels, len(self.splits.classes))
+        assert self.loader.batch is not None
+        np.add.at(self.counts.numpy(), self.loader.batch.indices, 1)
+        self.step += 1
+        return value
+
+    def _done(self) -> float:
+        """The fraction of the run that lies behind."""
+        if self.config.steps is not None:
+            return self.step / self.config.steps
+        return min(1.0, (self.epoch + self.meters.samples / len(self.counts)) / self.epochs)
+
+    def _evaluate(self) -> dict[str, float | None]:
+        found: dict[str, float | None] = {}
+        for name, dataset in self.sets.items():
+            loss, error = evaluate(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
+            found |= {f"{name}_loss": loss, f"{name}_error": error}
+        return found
+
+    def _try_out(self) -> None:
+        """One batch forward before the first step: a run that cannot work fails now, and says why."""
+        count = min(4, len(self.splits.train))  # type: ignore[arg-type]
+        inputs, targets = next(_batches(self.splits.train, count))[:2]
+        with quiet(self.model):
+            logits = check_logits(self.model(inputs.to(self.device)))
+            check_targets(targets, logits.shape[1])
+            if logits.shape[1] != len(self.splits.classes):
+                raise ValueError(
+                    f"the model has {logits.shape[1]} outputs, the data {len(self.splits.classes)} classes"
+                )
+            try:
+                loss = self.loss(logits, targets.to(self.device))
+            except (RuntimeError, ValueError, TypeError) as error:
+                raise ValueError(f"loss {self.config.loss} cannot work on logits and class numbers: {error}") from error
+        if loss.ndim != 0:
+            raise ValueError(f"loss {self.config.loss} must give one number a batch, got shape {tuple(loss.shape)}")
+
+    def _obituary(self, loss: float) -> str:
+        lr = self.optimizer.param_groups[0]["lr"]
+        kept = f"the last checkpoint is {self.checkpoint}" if self.checkpoint.exists() else "there is no checkpoint yet"
+        return (
+            f"the loss is {loss} at step {self.step} (epoch {self.epoch + 1}, learning rate {lr:g}); {kept}."
+            " A lower optimizer.lr or a schedule.warmup usually helps"
+        )
+
+    def _save(self) -> None:
+        checkpoint.save(
+            self.checkpoint,
+            {
+                "epoch": self.epoch,
+                "step": self.step,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "loader": self.loader.state_dict(),
+                "meters": self.meters.state(),
+                "counts": self.counts,
+                "rng": torch.get_rng_state(),
+                "device_rng": _device_rng(self.device),
+            },
+        )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.epoch, self.step = state["epoch"], state["step"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.loader.load_state_dict(state["loader"])
+        self.meters, self.counts = Meters(**state["meters"]), state["counts"]
+        torch.set_rng_state(state["rng"])
+        if state["device_rng"] is not None:
+            getattr(torch, self.device.type).set_rng_state(state["device_rng"])
+
+    def _write_counts(self) -> None:
+        with replacing(self.folder / "counts.npy") as file:
+            np.save(file, self.counts.numpy(), allow_pickle=False)
+
+    def _finish(self, records: list[dict[str, Any]]) -> dict[str, Any]:
+        from safetensors.torch import save
+
+        with replacing(self.folder / "model.safetensors") as file:
+            file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
+        parts = records[-1]["seconds"]
+        summary = {
+            "final": {name: value for name, value in records[-1].items() if "loss" in name or "error" in name},
+            "mean_test_error": float(np.mean([record["test_error"] for record in records])),
+            "epochs": len(records),
+            "steps": self.step,
+            "seconds": {name: sum(record["seconds"][name] for record in records) for name in parts},
+            "forwards": sum(record["forwards"] for record in records),
+            "samples": sum(record["samples"] for record in records),
+            "classes": self.splits.classes,
+            "environment": environment(self.device),
+            "folder": str(self.folder),
+        }
+        write_json(self.folder / "summary.json", summary)
+        return summary
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM ends the step in hand and writes a checkpoint; the second ends at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def stop(number: int, frame: Any) -> None:  # noqa: ARG001
+            self._stopped_by = number
+            for other, handler in before.items():
+                signal.signal(other, handler)
+            self.display.note("stopping after this step, writing a checkpoint (once more to stop at once)")
+
+        for number in before:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
+    """(mean loss, fraction of errors) over a dataset, with the evaluation transform."""
+    total, wrong, seen = 0.0, 0, 0
+    device = next(model.parameters()).device
+    with quiet(model):
+        for batch in _batches(dataset, 500):
+            inputs, targets = move(batch, device)[:2]
+            logits: Tensor = model(inputs).float()
+            total += float(loss(logits, targets)) * len(targets)
+            wrong += int((logits.argmax(dim=1) != targets).sum())
+            seen += len(targets)
+    return total / seen, wrong / seen
+
+
+def _batches(dataset: Dataset, size: int) -> Iterator[Any]:
+    plain, rows = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    return (batch for _, batch in Reader(plain, None, collate_of(plain), 0).read(in_order(rows, size)))
+
+
+def _sample(dataset: Dataset, config: TrainConfig) -> Dataset:
+    """The training samples that are measured after every epoch: the same for every strategy and seed."""
+    plain, n = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    count = min(n, config.train_evaluation)
+    rows = np.sort(np.random.default_rng(config.data.seed).permutation(n)[:count])
+    return Subset(plain, rows.tolist())
+
+
+def _device_rng(device: torch.device) -> Tensor | None:
+    return None if device.type == "cpu" else getattr(torch, device.type).get_rng_state()

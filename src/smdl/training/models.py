@@ -1,0 +1,98 @@
+"""Networks for small images and vectors: the CIFAR ResNets of He et al. (2016), and a small MLP."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from smdl.errors import unknown
+from smdl.training.config import ModelConfig
+from smdl.training.factory import from_factory
+
+#: Blocks a stage of each ResNet: 6n + 2 layers.
+RESNETS = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet56": 9}
+
+
+def make_model(config: ModelConfig, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """The network of a config for inputs of this shape; its initial weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if ":" in config.name:
+            return from_factory(config.name, "model.name", nn.Module, shape=shape, classes=classes)
+        if config.name == "mlp":
+            return MLP(math.prod(shape), classes, config.width)
+        if config.name not in RESNETS:
+            raise ValueError(unknown("model", config.name, (*RESNETS, "mlp")) + ", or package.module:factory")
+        if len(shape) != 3:
+            raise ValueError(
+                f"{config.name} needs images (channels, height, width), got inputs of shape {shape}; try mlp"
+            )
+        return ResNet(RESNETS[config.name], shape[0], classes, config.width, config.batchnorm)
+
+
+class ResNet(nn.Module):
+    """Three stages of 16, 32 and 64 channels (× width), pooled to one feature a channel, and a linear head."""
+
+    def __init__(self, blocks: int, channels: int, classes: int, width: float = 1.0, batchnorm: bool = True) -> None:
+        super().__init__()
+        first, second, third = (max(1, round(c * width)) for c in (16, 32, 64))
+        self.stem = _convolution(channels, first, 1, batchnorm)
+        stages = []
+        for inside, outside, stride in ((first, first, 1), (first, second, 2), (second, third, 2)):
+            for block in range(blocks):
+                entry = block == 0
+                stages.append(Block(inside if entry else outside, outside, stride if entry else 1, batchnorm))
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(third, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        for stage in stages:
+            stage.start_at_identity(batchnorm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stages(F.relu(self.stem(x)))  # (B, 64 × width, H/4, W/4)
+        return self.head(x.mean(dim=(2, 3)))
+
+
+class Block(nn.Module):
+    """x + two convolutions of x. Where the form changes, the shortcut is every second pixel and zero channels."""
+
+    def __init__(self, inside: int, outside: int, stride: int, batchnorm: bool) -> None:
+        super().__init__()
+        self.first = _convolution(inside, outside, stride, batchnorm)
+        self.second = _convolution(outside, outside, 1, batchnorm)
+        self.stride, self.missing = stride, outside - inside
+
+    def start_at_identity(self, batchnorm: bool) -> None:
+        """Without BatchNorm a residual branch that starts at zero is what keeps a deep network trainable."""
+        if not batchnorm:
+            nn.init.zeros_(self.second[0].weight)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        residual = self.second(F.relu(self.first(x)))
+        if self.stride > 1 or self.missing:
+            before = self.missing // 2
+            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.missing - before))
+        return F.relu(x + residual)
+
+
+class MLP(nn.Sequential):
+    """Two hidden layers of 128 and 64 units (× width)."""
+
+    def __init__(self, inputs: int, classes: int, width: float = 1.0) -> None:
+        wide, narrow = max(1, round(128 * width)), max(1, round(64 * width))
+        super().__init__(
+            nn.Flatten(),
+            nn.Linear(inputs, wide),
+            nn.ReLU(),
+            nn.Linear(wide, narrow),
+            nn.ReLU(),
+            nn.Linear(narrow, classes),
+        )
+
+
+def _convolution(inside: int, outside: int, stride: int, batchnorm: bool) -> nn.Sequential:
+    convolution = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=not batchnorm)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outside)) if batchnorm else nn.Sequential(convolution)

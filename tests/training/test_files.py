@@ -1,0 +1,66 @@
+"""Files are whole or not there."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from smdl.training import files
+
+
+def write(path, content, error=None):
+    with files.replacing(path) as file:
+        file.write(content)
+        if error is not None:
+            raise error
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "summary.json"
+    files.write_json(path, {"a": 1})
+    with pytest.raises(RuntimeError):
+        write(path, b"half", RuntimeError())
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert os.listdir(tmp_path) == ["summary.json"]
+
+
+def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(files.DiskError, match=r"checkpoint\.pt cannot be written: the disk is full.*intact"):
+        write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["checkpoint.pt"]
+
+
+def test_a_folder_that_exists_is_never_taken(tmp_path):
+    first = files.new_folder(tmp_path / "runs" / "digits")
+    second = files.new_folder(tmp_path / "runs" / "digits")
+    third = files.new_folder(tmp_path / "runs" / "digits")
+    assert [folder.name for folder in (first, second, third)] == ["digits", "digits-2", "digits-3"]
+
+
+def test_a_file_in_the_way_is_not_taken_either(tmp_path):
+    (tmp_path / "digits").write_text("mine")
+    assert files.new_folder(tmp_path / "digits").name == "digits-2"
+    assert (tmp_path / "digits").read_text() == "mine"
+
+
+def test_a_line_cut_off_by_a_kill_is_not_a_record(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    files.append_line(path, {"epoch": 0})
+    files.append_line(path, {"epoch": 1})
+    path.write_text(path.read_text()[:-5])
+    assert files.read_lines(path) == [{"epoch": 0}]
+    assert files.read_lines(tmp_path / "nothing.jsonl") == []
+
+
+def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_CACHE", str(tmp_path))
+    assert files.cache_folder() == tmp_path

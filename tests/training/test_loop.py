@@ -1,0 +1,323 @@
+"""A run trains, writes down what it did, and goes on after any interruption to the same result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from smdl.training import build, files, loop
+from smdl.training.config import (
+    DataConfig,
+    LossRankConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    SelectionConfig,
+    TrainConfig,
+)
+from smdl.training.progress import Silent
+
+SMALL = TrainConfig(
+    data=DataConfig(train_size=130, test_size=60),
+    model=ModelConfig("mlp", width=0.25),
+    schedule=ScheduleConfig("cosine"),
+    batch_size=20,
+    epochs=3,
+    train_evaluation=50,
+)
+SMDL = replace(SMALL, strategy="smdl")
+RUNS = {
+    "uniform": replace(SMALL, strategy="uniform"),
+    "loss": replace(SMALL, strategy="loss"),
+    "loss with recompute": replace(SMALL, strategy="loss", loss_rank=LossRankConfig(recompute=True)),
+    "recommended": SMDL,
+    "paper": replace(SMDL, objective=ObjectiveConfig("paper")),
+    "paper in pools": replace(SMDL, objective=ObjectiveConfig("paper"), selection=SelectionConfig(pool_factor=2.5)),
+    "all of V, again and again": replace(
+        SMDL, selection=SelectionConfig(refresh_every=3, replacement=True, optimizer="stochastic")
+    ),
+    "own weights": replace(SMDL, objective=ObjectiveConfig(uncertainty=0.5, redundancy=0.5, distance="cosine")),
+    "adaptive": replace(SMDL, batch_size=[5, 20], selection=SelectionConfig(size_penalty=1e-4)),
+    "augmented convnet": replace(
+        SMDL, model=ModelConfig("resnet8", width=0.25), data=replace(SMALL.data, augment=True), epochs=2
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def metrics(folder):
+    """Without the seconds, which no two runs share."""
+    records = files.read_lines(folder / "metrics.jsonl")
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
+class Stop(Silent):
+    """Sends the process a signal at a step, as a user's Ctrl-C would."""
+
+    def __init__(self, at, number=signal.SIGINT):
+        self.left, self.number = at, number
+
+    def step(self, what, done, total, detail=""):
+        self.left -= what.startswith("epoch")
+        if self.left == 0:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_interrupted_anywhere_ends_with_the_same_weights_and_metrics(name, tmp_path):
+    config = RUNS[name]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    loop.train(config, whole)
+    with pytest.raises(loop.Interrupted, match="smdl train --resume"):
+        loop.train(config, parts, Stop(3))
+    assert not (parts / "summary.json").exists()
+    with pytest.raises(loop.Interrupted):
+        loop.resume(parts, Stop(6, signal.SIGTERM))
+    summary = loop.resume(parts)
+    assert same(weights(whole), weights(parts))
+    assert metrics(whole) == metrics(parts)
+    assert summary["steps"] == json.loads((whole / "summary.json").read_text())["steps"]
+    assert np.array_equal(np.load(whole / "counts.npy"), np.load(parts / "counts.npy"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_strategy_gives_the_promised_batches_and_learns(name, tmp_path):
+    config = replace(RUNS[name], data=replace(RUNS[name].data, train_size=300, test_size=200), epochs=4)
+    summary = loop.train(config, tmp_path / "run")
+    records = metrics(tmp_path / "run")
+    assert [record["samples"] for record in records] == [300] * 4, "an epoch is |V| samples"
+    if isinstance(config.batch_size, int):
+        assert [record["steps"] for record in records] == [15, 30, 45, 60]
+    assert sum(np.load(tmp_path / "run" / "counts.npy")) == 1200
+    assert sum(records[-1]["class_counts"]) == 300
+    assert records[-1]["train_loss"] < records[0]["train_loss"]
+    assert summary["final"]["test_error"] < 0.7, "chance is 0.9"
+    assert records[-1]["lr"] < 0.01, "the schedule is decayed within the run"
+
+
+def test_the_extra_forward_passes_are_counted(tmp_path):
+    forwards = {
+        name: loop.train(RUNS[name], tmp_path / name)["forwards"] for name in ("uniform", "recommended", "paper")
+    }
+    assert forwards["uniform"] == 0
+    assert forwards["recommended"] == 3 * 3 * 130, "three times the batch at every step"
+    assert forwards["paper"] == 3 * 2 * 130, "all of V at steps 0 and 5 of the seven of an epoch"
+
+
+def test_the_seed_decides_everything(tmp_path):
+    for out, seed in (("a", 0), ("b", 0), ("c", 1)):
+        loop.train(replace(SMALL, seed=seed), tmp_path / out)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_training_leaves_the_callers_random_numbers_and_signals_alone(tmp_path):
+    before, handler = torch.get_rng_state(), signal.getsignal(signal.SIGINT)
+    loop.train(SMALL, tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("objective", ["recommended", "paper"])
+def test_a_run_killed_mid_epoch_resumes_to_identical_weights(objective, tmp_path):
+    """SIGKILL: no handler, no goodbye."""
+    config = replace(
+        SMALL,
+        objective=ObjectiveConfig(objective),
+        data=replace(SMALL.data, train_size=600),
+        selection=SelectionConfig(refresh_every=5) if objective == "paper" else SelectionConfig(),
+        batch_size=2,
+        epochs=4,
+    )
+    loop.train(config, tmp_path / "whole")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(loop.to_dict(config)))
+    command = [sys.executable, "-m", "smdl", "train", "--config", "config.yaml", "--out", "killed"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)  # into the second epoch
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "summary.json").exists(), "it was killed before its end"
+    loop.resume(tmp_path / "killed")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "killed")
+
+
+def test_a_full_disk_loses_nothing_and_the_run_goes_on_later(tmp_path, monkeypatch):
+    loop.train(SMALL, tmp_path / "whole")
+    saved, left = loop.checkpoint.save, [2]
+
+    def full(path, state):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        saved(path, state)
+
+    monkeypatch.setattr(loop.checkpoint, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        loop.train(SMALL, tmp_path / "parts")
+    monkeypatch.setattr(loop.checkpoint, "save", saved)
+    loop.resume(tmp_path / "parts")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path):
+    first = loop.train(SMALL, tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    second = loop.train(SMALL, tmp_path / "run")
+    assert (first["folder"], second["folder"]) == (str(tmp_path / "run"), str(tmp_path / "run-2"))
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resumed(tmp_path):
+    with pytest.raises(ValueError, match="no config.yaml"):
+        loop.resume(tmp_path)
+    loop.train(SMALL, tmp_path / "run")
+    with pytest.raises(ValueError, match="finished"):
+        loop.resume(tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "checkpoint.pt").write_bytes(b"?")
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged|not loaded"):
+        loop.resume(tmp_path / "run")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_the_step_the_rate_and_the_checkpoint(tmp_path):
+    config = replace(SMALL, optimizer=OptimizerConfig(lr=1e38), schedule=ScheduleConfig())
+    with pytest.raises(loop.Diverged, match=r"at step \d+ .*learning rate 1e\+38.*checkpoint"):
+        loop.train(config, tmp_path / "run")
+
+
+def test_a_budget_of_steps_cuts_the_last_epoch_and_decays_within_it(tmp_path):
+    loop.train(replace(SMALL, steps=10), tmp_path / "run")
+    records = metrics(tmp_path / "run")
+    assert [record["steps"] for record in records] == [7, 10]
+    assert records[-1]["lr"] == pytest.approx(0.1 * loop.rate(SMALL.schedule, 0.9))
+
+
+def test_the_validation_split_is_measured_and_not_trained_on(tmp_path):
+    summary = loop.train(replace(SMALL, data=replace(SMALL.data, validation=0.2)), tmp_path / "run")
+    assert 0 <= summary["final"]["validation_error"] <= 1
+    assert len(np.load(tmp_path / "run" / "counts.npy")) == 104
+
+
+def test_the_reference_model_is_trained_once_and_found_again(tmp_path, monkeypatch):
+    loop.train(RUNS["paper"], tmp_path / "a")
+    made = build.reference_features
+    monkeypatch.setattr(build, "reference_features", None)
+    loop.train(RUNS["paper"], tmp_path / "b")
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    monkeypatch.setattr(build, "reference_features", made)
+    [kept] = (tmp_path / "cache" / "reference").iterdir()
+    kept.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="made anew"):
+        loop.train(RUNS["paper"], tmp_path / "c")
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"batch_size": 500}, "batch_size must be at most the dataset's 130 samples, got 500"),
+        ({"strategy": "smld"}, "did you mean 'smdl'"),
+        ({"objective": ObjectiveConfig("papper")}, "did you mean 'paper'"),
+        ({"objective": ObjectiveConfig(uncertainty=-1.0)}, "finite number ≥ 0"),
+        ({"loss": "CrossEntropLoss"}, "did you mean 'CrossEntropyLoss'"),
+        ({"loss": "MSELoss"}, "cannot work on logits and class numbers"),
+        ({"loss": "CrossEntropyLoss", "loss_options": {"reduction": "none"}}, "one number a batch"),
+        ({"loss": "CrossEntropyLoss", "loss_options": {"smoothing": 0.1}}, "loss_options do not fit"),
+        ({"model": ModelConfig("resnet18")}, "unknown model"),
+        ({"device": "cuda:7"}, "device must be"),
+        ({"selection": SelectionConfig(refresh_every=5, replacement=True)}, "stochastic"),
+        ({"data": DataConfig("digit")}, "did you mean 'digits'"),
+    ],
+)
+def test_what_cannot_work_fails_before_a_folder_is_made(changes, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        loop.train(replace(SMALL, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+OWN = """
+import numpy as np, torch
+from torch.utils.data import TensorDataset
+from smdl.strategies.strategy import Strategy, drawn
+
+def data():
+    points = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
+    labels = (points[:, 0] > 0).long()
+    return TensorDataset(points[:60], labels[:60]), TensorDataset(points[60:], labels[60:])
+
+def data_out_of_range():
+    points = torch.zeros(40, 5)
+    train = TensorDataset(points, torch.full((40,), -1)); return train, train
+
+def model(shape, classes):
+    return torch.nn.Linear(shape[0], classes)
+
+def model_of_sequences(shape, classes):
+    return torch.nn.Unflatten(1, (1, shape[0]))
+
+class HighestLoss(Strategy):
+    scores = True
+    def select(self, pool, remaining, batch_size, rng):
+        return drawn(remaining[np.argsort(-pool.losses.numpy()[remaining], kind="stable")[:batch_size]])
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_parts.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    sys.modules.pop("own_parts", None)
+    return replace(
+        SMALL,
+        data=DataConfig("own_parts:data"),
+        model=ModelConfig("own_parts:model"),
+        strategy="own_parts:HighestLoss",
+        epochs=10,
+    )
+
+
+def test_a_users_own_data_model_and_strategy_work(own, tmp_path):
+    summary = loop.train(own, tmp_path / "run")
+    assert summary["final"]["test_error"] < 0.2
+    assert summary["forwards"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": DataConfig("own_parts:data_out_of_range")}, "-1"),
+        ({"model": ModelConfig("own_parts:model_of_sequences")}, r"\(batch, classes\)"),
+        ({"strategy": "own_parts:HighestLos"}, "did you mean 'HighestLoss'"),
+    ],
+)
+def test_own_parts_that_do_not_fit_are_told_so(own, changes, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        loop.train(replace(own, **changes), tmp_path / "run")
