@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return _fail(str(error), 2 if isinstance(error, ValueError) else 1)
     except RuntimeError as error:
-        if type(error).__name__ != "Diverged":
+        if type(error).__name__ != "DivergedError":
             raise
         return _fail(str(error), 1)
 
@@ -93,11 +93,12 @@ def data(arguments: list[str]) -> int:
 
     if arguments == ["list"]:
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table("name", "what", "download", "where", show_edge=False)
-        for row in catalogue.rows(root):
-            table.add_row(*row)
+        table = Table("name", "what", "download", Column("where", overflow="fold"), show_edge=False)
+        table.add_row("digits", "1,797 grey digits, 8 × 8, 10 classes", "", "in scikit-learn")
+        for name, about, size, folder in catalogue.catalogue(root):
+            table.add_row(name, about, f"{size / 1e6:.0f} MB", str(folder or f"smdl data get {name}"))
         Console().print(table)
         return 0
     if len(arguments) == 2 and arguments[0] == "get":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from smdl.batches import take
+from smdl.batches import height, take
 from smdl.candidates import (
     Full,
     RandomPool,
@@ -41,7 +41,7 @@ from smdl.strategies.strategy import Size, Strategy
 
 # What the streams of random numbers below a loader's seed are for.
 _DECK, _STEP, _READ = range(3)
-_OURS = ("shuffle", "sampler", "batch_sampler", "generator")
+_OURS = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
 
 class DataLoader:
@@ -137,6 +137,18 @@ class DataLoader:
         self._resumed = False
         return self._iterate()
 
+    def warm_up(self) -> None:
+        """Compile what selection needs, on the first few samples: else the first step does, and takes seconds."""
+        if not self.strategy.scores:
+            return
+        seconds, samples = dict(self.seconds), self._scorer.samples
+        _, high = bounds(self.batch_size)
+        rows = np.arange(min(self._n, 3 * high))
+        with torch.random.fork_rng(devices=[]):
+            _, batch = next(iter(self._reader.read([Request(0, rows.tolist(), train=False, score=True)])))
+        self.strategy.select(self._score_pool(batch, rows), rows, at_most(self.batch_size, len(rows)), self._rng())
+        self.seconds, self._scorer.samples = seconds, samples
+
     def observe(self, losses: Tensor | np.ndarray) -> None:
         """The loss of each sample of the current batch, for strategies that learn from it. A hook on the model calls
         this by itself where the training forward returns logits; call it where it does not."""
@@ -172,9 +184,9 @@ class DataLoader:
                     f"this state is of a loader with {name} {state['run'].get(name)}, this one has {value}"
                 )
         self._epoch, self._step, self._used = state["epoch"], state["step"], state["used"]
-        self._taken = state["taken"].numpy().copy()
+        self._taken = host(state["taken"]).copy()
         self._window = deque(
-            Selection(planned["indices"].numpy(), planned["gains"].numpy(), float(planned["gains"].sum()))
+            Selection(host(planned["indices"]), host(planned["gains"]), float(planned["gains"].sum()))
             for planned in state["window"]
         )
         self.strategy.load_state_dict(state["strategy"])
@@ -244,11 +256,16 @@ class DataLoader:
                     waiting.append(pool)
                     yield Request(stream(self._key, _READ, epoch, step), pool.tolist(), score=scores and self._both)
 
+        self._reference()  # read before the pools: a reader follows one plan at a time
         read = self._reader.read(requests())
         while (size := self._size()) is not None:
             with self._clock("data"):
                 batch, scoring = next(read)
             rows = waiting.popleft()
+            if height(batch) != len(rows):
+                raise ValueError(
+                    f"collate_fn must make one row of each sample, got {height(batch)} rows of {len(rows)} samples"
+                )
             pool = self._score_pool(batch if scoring is None else scoring, rows) if scores else None
             with self._clock("selection"):
                 chosen = self.strategy.select(pool, np.arange(len(rows)), at_most(size, len(rows)), self._rng())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import Dataset, default_collate, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from smdl.errors import choice
 
@@ -54,7 +54,8 @@ class Reader:
 
 def check_dataset(dataset: Any, name: str = "dataset") -> int:
     """Its length; a map-style Dataset with at least one sample."""
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+    streams = isinstance(dataset, IterableDataset)  # its __getitem__ is inherited, and only raises
+    if streams or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise ValueError(
             choice(name, type(dataset).__name__, "map-style, with __getitem__ and __len__")
             + " (smdl.filter takes any iterable of batches)"
@@ -91,7 +92,7 @@ class _Items(Dataset):
 
     def _read(self, dataset: Any, rows: Sequence[int]) -> Any:
         if hasattr(dataset, "__getitems__"):
-            return self.collate(dataset.__getitems__(rows))
+            return self.collate(dataset.__getitems__(list(rows)))
         return self.collate([dataset[row] for row in rows])
 
 

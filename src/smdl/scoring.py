@@ -28,6 +28,10 @@ class Scores:
     losses: Tensor  # (B,) float32
 
 
+class NotFiniteError(ValueError):
+    """The model's features or probabilities are no numbers."""
+
+
 class Scorer:
     """The features and probabilities a model has for a batch.
 
@@ -59,7 +63,7 @@ class Scorer:
     @property
     def bias(self) -> bool:
         """Whether the head adds a bias to what it makes of the features."""
-        return getattr(self._tap, "bias", True) is not None
+        return not isinstance(self._tap, nn.Linear) or self._tap.bias is not None
 
     def of(self, model: nn.Module) -> "Scorer":
         """The same, for another model of this form."""
@@ -89,6 +93,7 @@ class Scorer:
             device = self.device
             batch = move(batch, device)
             features, logits = self._run(batch)
+            check_features(features)
             labels = self.targets(batch)
             check_targets(labels, logits.shape[1])
             if len(labels) != len(logits) or len(features) != len(logits):
@@ -118,22 +123,24 @@ class Scorer:
             )
         except ValueError as error:
             if "finite" in str(error):
-                raise ValueError(f"the model's scores cannot be used, has training diverged? {error}") from error
+                raise NotFiniteError(f"the model's {error}: has training diverged?") from error
             raise
 
     def all(self, batches: Iterable[Any], n: int) -> Scores:
         """The scores of n samples that come in batches, in their order: N·(D + C + 1) floats and no second copy."""
         held: Scores | None = None
-        start = 0
+        start = end = 0
         for batch in batches:
             scores = self(batch)
+            start, end = end, end + len(scores.labels)
+            if end > n:
+                break
             if held is None:
                 held = Scores(*(value.new_empty((n, *value.shape[1:])) for value in _values(scores)))
             for whole, part in zip(_values(held), _values(scores), strict=True):
-                whole[start : start + len(part)] = part
-            start += len(scores.labels)
-        assert held is not None
-        assert start == n
+                whole[start:end] = part
+        if held is None or end != n:
+            raise ValueError(f"collate_fn must make one row of each sample, got {end} rows of {n} samples")
         return held
 
     def _run(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -207,6 +214,13 @@ def check_logits(logits: Any) -> Tensor:
         got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"the model's output must be logits of shape (batch, classes), got {got}; see forward=")
     return logits
+
+
+def check_features(features: Any) -> None:
+    """(batch, ...), or an error that says what came instead."""
+    if not isinstance(features, Tensor) or features.ndim < 2:
+        got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+        raise ValueError(f"features must be a tensor of shape (batch, width), got {got}; see features=")
 
 
 def check_targets(targets: Tensor, classes: int) -> None:

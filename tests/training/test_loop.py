@@ -79,7 +79,7 @@ class Stop(Silent):
     def __init__(self, at, number=signal.SIGINT):
         self.left, self.number = at, number
 
-    def step(self, what, done, total, detail=""):
+    def step(self, what, done, total, detail=""):  # noqa: ARG002
         self.left -= what.startswith("epoch")
         if self.left == 0:
             signal.raise_signal(self.number)
@@ -196,7 +196,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
 
 
 def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resumed(tmp_path):
-    with pytest.raises(ValueError, match="no config.yaml"):
+    with pytest.raises(ValueError, match="is not the folder of a run"):
         loop.resume(tmp_path)
     loop.train(SMALL, tmp_path / "run")
     with pytest.raises(ValueError, match="finished"):
@@ -207,9 +207,10 @@ def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resume
         loop.resume(tmp_path / "run")
 
 
-def test_a_loss_that_is_no_number_stops_the_run_with_the_step_the_rate_and_the_checkpoint(tmp_path):
-    config = replace(SMALL, optimizer=OptimizerConfig(lr=1e38), schedule=ScheduleConfig())
-    with pytest.raises(loop.Diverged, match=r"at step \d+ .*learning rate 1e\+38.*checkpoint"):
+@pytest.mark.parametrize("strategy", ["uniform", "smdl"])
+def test_a_loss_that_is_no_number_stops_the_run_with_the_step_the_rate_and_the_checkpoint(strategy, tmp_path):
+    config = replace(SMALL, strategy=strategy, optimizer=OptimizerConfig(lr=1e38), schedule=ScheduleConfig())
+    with pytest.raises(loop.DivergedError, match=r"at step \d+ .*learning rate 1e\+38.*checkpoint"):
         loop.train(config, tmp_path / "run")
 
 
@@ -281,7 +282,7 @@ def model(shape, classes):
     return torch.nn.Linear(shape[0], classes)
 
 def model_of_sequences(shape, classes):
-    return torch.nn.Unflatten(1, (1, shape[0]))
+    return torch.nn.Sequential(torch.nn.Linear(shape[0], 4), torch.nn.Unflatten(1, (2, 2)))
 
 class HighestLoss(Strategy):
     scores = True

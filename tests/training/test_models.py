@@ -47,7 +47,7 @@ def test_the_seed_decides_the_weights_and_the_global_generator_is_left_alone():
 
 
 def test_unknown_and_unfit_networks_are_refused():
-    with pytest.raises(ValueError, match="did you mean 'resnet\d"):
+    with pytest.raises(ValueError, match=r"did you mean 'resnet\d"):
         make_model(ModelConfig("resnet21"), (3, 8, 8), 10, 0)
     with pytest.raises(ValueError, match="try mlp"):
         make_model(ModelConfig("resnet8"), (64,), 10, 0)

@@ -44,7 +44,7 @@ class LossRank(Strategy):
         if sort_every < 1:
             raise ValueError(choice("sort_every", sort_every, "a whole number ≥ 1"))
         self.epochs, self.sort_every, self.scores = epochs, sort_every, recompute
-        self._drawn = self._since_sort = 0
+        self._drawn, self._since_sort = 0, sort_every  # the order of the plain pass is no ranking
         self._losses = self._order = np.zeros(0)
 
     def pressure(self, epoch: int) -> float:
@@ -90,7 +90,7 @@ class LossRank(Strategy):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._drawn, self._since_sort = int(state["drawn"]), int(state["since_sort"])
-        self._losses, self._order = state["losses"].numpy().copy(), state["order"].numpy().copy()
+        self._losses, self._order = host(state["losses"]).copy(), host(state["order"]).copy()
 
 
 def ranks(uniform: np.ndarray, n: int, pressure: float) -> np.ndarray:

@@ -160,7 +160,7 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
     if path.exists():
         try:
             return load_file(path)["features"]
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             warnings.warn(f"{path} is damaged and made anew: {error}", stacklevel=2)
     # Another initialisation than the run's own network, or M would resemble it by descent.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)

@@ -24,8 +24,8 @@ def report(console: Console | None = None) -> int:
         show.print(f"{name:<12}{value}")
     show.print(f"{'packages':<12}{', '.join(f'{name} {version}' for name, version in packages.items())}")
     show.print(f"{'devices':<12}{', '.join(devices())}")
-    for name, _, _, where in catalogue.rows(None):
-        show.print(f"{'data':<12}{name}: {where}", markup=False)
+    for name, _, _, folder in catalogue.catalogue():
+        show.print(f"{'data':<12}{name}: {folder or 'not here, smdl data get ' + name + ' downloads it'}", markup=False)
     failures = 0
     for name, check in CHECKS.items():
         problem = check()
@@ -51,7 +51,7 @@ def _selects() -> str | None:
     try:
         pool = smdl.Pool(torch.rand(20, 4))
         chosen = smdl.select(pool, smdl.Objective(redundancy=1.0), 5)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None if len(set(chosen.indices.tolist())) == 5 else "picked a sample twice"
 

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,15 +18,15 @@ class DiskError(OSError):
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which becomes `path` only when it is complete and on disk."""
     with told(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with part.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, path)
+            os.replace(part, path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
 
 

@@ -4,6 +4,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from smdl.batches import move
 from smdl.loader import DataLoader
 from smdl.reading import Reader
 from smdl.reference import in_order
-from smdl.scoring import check_logits, check_targets, quiet
+from smdl.scoring import NotFiniteError, check_logits, check_targets, quiet
 from smdl.training import checkpoint
 from smdl.training.build import collate_of, evaluated, make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
@@ -32,7 +33,7 @@ from smdl.training.progress import Display, Silent
 from smdl.training.schedule import rate
 
 
-class Diverged(RuntimeError):
+class DivergedError(RuntimeError):
     """The loss is no longer a number."""
 
 
@@ -71,14 +72,15 @@ class Run:
         self.splits: Splits = load(config.data)
         classes = len(self.splits.classes)
         self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
-        if len(self.splits.shape) == 3:
-            self.model = self.model.to(memory_format=torch.channels_last)  # convolutions on a CPU: twice as fast
+        if len(self.splits.shape) == 3:  # convolutions are several times faster so, on a CPU too
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = make_loss(config)
         self.optimizer = make_optimizer(config.optimizer, self.model.parameters())
         self._try_out()
         self.loader: DataLoader = make_loader(
             config, self.splits, self.model, lambda done, total: self.display.step("reference model", done, total)
         )
+        self.loader.warm_up()
         self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
         self.sets = {"train": _sample(self.splits.train, config), "test": self.splits.test}
         if self.splits.validation is not None:
@@ -108,6 +110,8 @@ class Run:
                     self.display.epoch(record, self.epochs)
                     self._write_counts()
                     self._save()
+            except NotFiniteError as error:
+                raise DivergedError(self._obituary(str(error).partition(":")[0])) from error
             finally:
                 self.display.close()
         return self._finish(kept)
@@ -160,9 +164,9 @@ class Run:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
             logits = self.model(inputs)
             loss = self.loss(logits, targets)
-        value = float(loss)
+        value = loss.item()
         if not math.isfinite(value):
-            raise Diverged(self._obituary(value))
+            raise DivergedError(self._obituary(f"the loss is {value}"))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = gradient_norm(self.model.parameters())
@@ -200,17 +204,19 @@ class Run:
                     f"the model has {logits.shape[1]} outputs, the data {len(self.splits.classes)} classes"
                 )
             try:
-                loss = self.loss(logits, targets.to(self.device))
-            except (RuntimeError, ValueError, TypeError) as error:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # shapes that torch broadcasts with a warning are wrong here
+                    loss = self.loss(logits, targets.to(self.device))
+            except (RuntimeError, ValueError, TypeError, UserWarning) as error:
                 raise ValueError(f"loss {self.config.loss} cannot work on logits and class numbers: {error}") from error
         if loss.ndim != 0:
             raise ValueError(f"loss {self.config.loss} must give one number a batch, got shape {tuple(loss.shape)}")
 
-    def _obituary(self, loss: float) -> str:
+    def _obituary(self, cause: str) -> str:
         lr = self.optimizer.param_groups[0]["lr"]
         kept = f"the last checkpoint is {self.checkpoint}" if self.checkpoint.exists() else "there is no checkpoint yet"
         return (
-            f"the loss is {loss} at step {self.step} (epoch {self.epoch + 1}, learning rate {lr:g}); {kept}."
+            f"{cause} at step {self.step} (epoch {self.epoch + 1}, learning rate {lr:g}); {kept}."
             " A lower optimizer.lr or a schedule.warmup usually helps"
         )
 

@@ -67,4 +67,4 @@ def balance(counts: np.ndarray) -> float:
 def gradient_norm(parameters: Any) -> float:
     """‖∂loss/∂weights‖ of the batch."""
     grads: list[Tensor] = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return float(torch.stack(torch._foreach_norm(grads)).norm()) if grads else 0.0
+    return float(torch.stack([grad.norm() for grad in grads]).norm()) if grads else 0.0

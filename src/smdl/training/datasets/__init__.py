@@ -1,0 +1,1 @@
+"""Data sets: found or downloaded, read, arranged, and held in memory."""

@@ -1,0 +1,93 @@
+"""A folder of one's own: images sorted into a folder for each class."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from smdl.training.datasets.arrange import generator, split
+from smdl.training.datasets.errors import DamagedError, DataError
+from smdl.training.datasets.formats import Part, Source
+from smdl.training.datasets.progress import progress
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+LAYOUT = "data.root must hold train/<class>/*.png and test/<class>/*.png, or <class>/*.png"
+
+
+def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
+    """root/train/<class>/* with root/test (or val)/<class>/*, or root/<class>/* of which a fifth becomes the test.
+
+    Images become greyscale if all of them are, RGB otherwise, and `resolution` pixels a side if given.
+    """
+    if not root.is_dir():
+        raise DataError(f"{LAYOUT}; there is no folder {root}")
+    if not _folders(root / "train"):
+        classes, files, labels = _listed(root, [path.name for path in _folders(root)])
+        part = _read(files, labels, resolution)
+        rows = split(labels, 0.2, generator(seed, "folder"))
+        train, test = (Part(part.images[chosen], part.labels[chosen]) for chosen in rows)
+        return Source(train, test, classes)
+    other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
+    if other is None:
+        raise DataError(f"{LAYOUT}; {root} has train, and neither test nor val")
+    classes, files, labels = _listed(root / "train", [path.name for path in _folders(root / "train")])
+    _, more_files, more_labels = _listed(other, classes)
+    both = _read(files + more_files, np.concatenate([labels, more_labels]), resolution)
+    cut = len(files)
+    return Source(Part(both.images[:cut], both.labels[:cut]), Part(both.images[cut:], both.labels[cut:]), classes)
+
+
+def _folders(path: Path) -> list[Path]:
+    """Sorted; hidden ones left out."""
+    found = path.iterdir() if path.is_dir() else ()
+    return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _listed(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.ndarray]:
+    """(classes, the images below root in order, the number of each one's class)."""
+    if not classes:
+        raise DataError(f"{LAYOUT}; {root} has no folders")
+    files: list[Path] = []
+    labels: list[int] = []
+    for path in _folders(root):
+        if path.name not in classes:
+            raise DataError(f"{path} is of a class that train does not have: {', '.join(classes)}")
+        images = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+        if not images:
+            raise DataError(f"{path} has no images ({', '.join(SUFFIXES)}); add some, or remove the folder")
+        files += images
+        labels += [classes.index(path.name)] * len(images)
+    if not files:
+        raise DataError(f"{LAYOUT}; {root} has no folders")
+    return classes, files, np.array(labels, dtype=np.int64)
+
+
+def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part:
+    """The headers first, which say what to expect, then the pixels."""
+    from PIL import Image
+
+    modes, sizes = set(), Counter()
+    for path in files:
+        try:
+            with Image.open(path) as image:
+                modes.add(image.mode)
+                sizes[image.size] += 1
+        except (OSError, SyntaxError, ValueError) as error:
+            raise DamagedError(path, f"an image was expected, reading it gave {error!r}") from error
+    if resolution is None and len(sizes) > 1:
+        some = ", ".join(f"{width} × {height} ({count})" for (width, height), count in sizes.most_common(3))
+        raise DataError(f"images must have one size, or data.resolution must be given; found {some}, ...")
+    mode = "L" if modes == {"L"} else "RGB"
+    width, height = (resolution, resolution) if resolution else next(iter(sizes))
+    images = torch.empty(len(files), len(mode) if mode == "RGB" else 1, height, width, dtype=torch.uint8)
+    with progress(f"reading {len(files)} images", len(files)) as advance:
+        for row, path in zip(images, files, strict=True):
+            try:
+                with Image.open(path) as image:
+                    pixels = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
+            except (OSError, SyntaxError, ValueError) as error:
+                raise DamagedError(path, f"a complete image was expected, reading it gave {error!r}") from error
+            row.copy_(torch.from_numpy(np.array(pixels).reshape(height, width, -1)).permute(2, 0, 1))
+            advance(1)
+    return Part(images, torch.from_numpy(labels))

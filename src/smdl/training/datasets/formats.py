@@ -1,0 +1,145 @@
+"""The files of the known sets -> uint8 images (N, C, H, W) and class numbers. Everything is checked on the way."""
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.training.datasets.arrange import generator, split
+from smdl.training.datasets.errors import DamagedError
+from smdl.training.datasets.unpickle import unpickle
+
+FASHION = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
+TEN = [str(digit) for digit in range(10)]
+
+
+class Part(NamedTuple):
+    """Images (N, C, H, W) uint8 and labels (N,) int64."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class Source(NamedTuple):
+    """A data set as its files have it."""
+
+    train: Part
+    test: Part
+    classes: list[str]
+
+
+def fashion_mnist(folder: Path) -> Source:
+    """Four gzipped idx files."""
+    parts = []
+    for start in ("train", "t10k"):
+        path = folder / f"{start}-labels-idx1-ubyte.gz"
+        images = idx(folder / f"{start}-images-idx3-ubyte.gz", 28, 28)
+        parts.append(_part(path, images[:, None], idx(path), (1, 28, 28), len(FASHION)))
+    return Source(parts[0], parts[1], FASHION)
+
+
+def cifar10(folder: Path) -> Source:
+    """Five pickled batches and one for the test."""
+    classes = _names(folder / "batches.meta", "label_names")
+    batches = [_cifar(folder / f"data_batch_{number}", "labels", classes) for number in range(1, 6)]
+    train = Part(torch.cat([batch.images for batch in batches]), torch.cat([batch.labels for batch in batches]))
+    return Source(train, _cifar(folder / "test_batch", "labels", classes), classes)
+
+
+def cifar100(folder: Path) -> Source:
+    """Two pickles; the hundred fine classes."""
+    classes = _names(folder / "meta", "fine_label_names")
+    train, test = (_cifar(folder / name, "fine_labels", classes) for name in ("train", "test"))
+    return Source(train, test, classes)
+
+
+def svhn(folder: Path) -> Source:
+    """Two MATLAB files; their class 10 is the digit 0."""
+    from scipy.io import loadmat
+
+    parts = []
+    for path in (folder / "train_32x32.mat", folder / "test_32x32.mat"):
+        try:
+            content = loadmat(path, variable_names=("X", "y"))
+            images, labels = np.asarray(content["X"]), np.asarray(content["y"]).ravel()
+        except PermissionError:
+            raise
+        except Exception as error:  # scipy's reader fails in many ways
+            raise DamagedError(path, f"a MATLAB file with X and y was expected, reading it gave {error!r}") from error
+        if images.ndim != 4:
+            raise DamagedError(path, f"X of shape (32, 32, 3, N) was expected, found {images.shape}")
+        if labels.dtype.kind not in "iu" or (len(labels) and not 1 <= labels.min() <= labels.max() <= 10):
+            raise DamagedError(path, "y was expected to hold whole numbers from 1 to 10 (the digit 0)")
+        parts.append(_part(path, images.transpose(3, 2, 0, 1), labels % 10, (3, 32, 32), 10))
+    return Source(parts[0], parts[1], TEN)
+
+
+def digits() -> Source:
+    """The 1,797 digits of 8 × 8 pixels inside scikit-learn: 1,197 to train on and 600 to test, always the same."""
+    from sklearn.datasets import load_digits
+
+    found: Any = load_digits()
+    images, labels = np.round(found.images * (255 / 16)).astype(np.uint8)[:, None], found.target
+    train, test = split(labels, 600 / 1797, generator(0, "digits"))
+    train, test = (_part(Path("load_digits()"), images[rows], labels[rows], (1, 8, 8), 10) for rows in (train, test))
+    return Source(train, test, TEN)
+
+
+def idx(path: Path, *shape: int) -> np.ndarray:
+    """N items of that shape from a gzipped idx file: 0, 0, 8 (bytes), how many dimensions, their sizes, the data."""
+    magic = bytes([0, 0, 8, 1 + len(shape)])
+    try:
+        with gzip.open(path) as file:
+            content = file.read()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DamagedError(path, f"a complete gzip file was expected, reading it gave {error!r}") from error
+    start = 4 * (2 + len(shape))
+    if content[:4] != magic or len(content) < start:
+        raise DamagedError(
+            path, f"an idx file of {magic.hex()} was expected, it begins with {content[:4].hex() or 'nothing'}"
+        )
+    sizes = np.frombuffer(content[4:start], ">u4").tolist()
+    if sizes[1:] != list(shape) or len(content) - start != math.prod(sizes):
+        raise DamagedError(
+            path, f"N items of shape {shape} were expected, found {len(content) - start} bytes for {sizes}"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(sizes)
+
+
+def _cifar(path: Path, key: str, classes: list[str]) -> Part:
+    """One pickle: `data` (N, 3072), the red plane first, and labels."""
+    content = unpickle(path)
+    images, labels = content.get("data"), content.get(key)
+    if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != 3072:
+        raise DamagedError(path, f"'data' of shape (N, 3072) was expected, found {getattr(images, 'shape', images)!r}")
+    return _part(path, images.reshape(-1, 3, 32, 32), labels, (3, 32, 32), len(classes))
+
+
+def _names(path: Path, key: str) -> list[str]:
+    names = unpickle(path).get(key)
+    if not isinstance(names, list) or not names:
+        raise DamagedError(path, f"a list of names under {key!r} was expected, found {names!r}")
+    return [name.decode("latin1") if isinstance(name, bytes) else str(name) for name in names]
+
+
+def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], classes: int) -> Part:
+    """Checked: one whole label for each image of that shape, inside the range of the classes."""
+    if images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
+        raise DamagedError(path, f"uint8 images of shape {shape} were expected, found {images.dtype} {images.shape}")
+    try:
+        labels = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        labels = np.empty(0, object)
+    if labels.dtype.kind not in "iu" or labels.shape != (len(images),):
+        raise DamagedError(path, f"{len(images)} whole labels were expected, found {labels.dtype} {labels.shape}")
+    if not 0 <= labels.min() <= labels.max() < classes:
+        raise DamagedError(
+            path, f"labels from 0 to {classes - 1} were expected, found {labels.min()} to {labels.max()}"
+        )
+    # A copy where memory is not in order, or not ours to write to: torch wants both.
+    return Part(torch.from_numpy(np.require(images, None, ["C", "W"])), torch.from_numpy(labels.astype(np.int64)))

@@ -1,0 +1,127 @@
+"""Data sets of one's own: package.module:factory gives (train, test), and the config's subsets, splits, imbalance and
+noise work on them as on any other."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from smdl.errors import choice
+from smdl.training.config import DataConfig
+from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.memory import Memory
+from smdl.training.datasets.progress import progress
+from smdl.training.factory import find
+
+
+class View(Dataset[tuple[Any, int]]):
+    """Some samples of a data set, under labels of our choice."""
+
+    def __init__(self, dataset: Any, indices: Tensor, labels: Tensor) -> None:
+        self.dataset = dataset
+        self.indices = indices
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.dataset[int(self.indices[index])][0], int(self.labels[index])
+
+
+def take(dataset: Any, indices: np.ndarray, labels: np.ndarray) -> Memory | View:
+    """These samples under these labels; what is in memory stays there as Memory."""
+    chosen, named = torch.from_numpy(indices), torch.from_numpy(labels)
+    return dataset.take(chosen, named) if isinstance(dataset, Memory) else View(dataset, chosen, named)
+
+
+def make(config: DataConfig) -> tuple[Any, Any]:
+    """(train, test) from the factory that `config.name` leads to, called with the config if it takes an argument."""
+    for option in ("resolution", "augment"):
+        if getattr(config, option) is not None:
+            raise DataError(
+                f"data.{option} is for the built-in sets and folders; {config.name} must do that itself "
+                "(its factory may take the config)"
+            )
+    factory = find(config.name, "data.name")
+    if not callable(factory):
+        raise DataError(choice(f"data.name {config.name}", type(factory).__name__, "a function"))
+    made: Any = factory(config) if _takes_one(factory) else factory()
+    if not isinstance(made, Sequence) or len(made) != 2 or not all(map(_readable, made)):
+        raise DataError(
+            choice(f"what {config.name} returns", _shown(made), "(train, test), data sets with a length and items")
+        )
+    for part, dataset in zip(("train", "test"), made, strict=True):
+        if not len(dataset):
+            raise DataError(f"the {part} set of {config.name} is empty")
+    return made[0], made[1]
+
+
+def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
+    """The shape of the first input; the items must be pairs with a class number."""
+    with torch.random.fork_rng(devices=[]):
+        item = dataset[0]
+    if not isinstance(item, Sequence) or len(item) != 2:
+        raise DataError(choice(f"an item of {name}", _shown(item), "(input, class number)"))
+    _whole(item[1], name)
+    if not hasattr(item[0], "shape"):
+        raise DataError(choice(f"an input of {name}", type(item[0]).__name__, "a tensor or array"))
+    return tuple(item[0].shape)
+
+
+def labels_of(dataset: Any, name: str) -> np.ndarray:
+    """The class numbers: `.targets` or `.labels` where there are as many as samples, else read item by item."""
+    for attribute in ("targets", "labels"):
+        found = getattr(dataset, attribute, None)
+        if found is not None and hasattr(found, "__len__") and len(found) == len(dataset):
+            labels = np.asarray(found)
+            break
+    else:
+        with progress(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
+            labels = np.empty(len(dataset), np.int64)
+            for index in range(len(dataset)):
+                labels[index] = _whole(dataset[index][1], name)
+                advance(1)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise DataError(choice(f"the labels of {name}", f"{labels.dtype} {labels.shape}", "one whole number a sample"))
+    return labels.astype(np.int64)
+
+
+def classes_of(train: Any, labels: Sequence[np.ndarray], name: str) -> list[str]:
+    """`.classes` of the training set if it has them, else as many numbers as the labels need; labels are checked."""
+    low, high = min(part.min() for part in labels), max(part.max() for part in labels)
+    given = getattr(train, "classes", None)
+    classes = [str(label) for label in (range(high + 1) if given is None else given)]
+    if not 0 <= low <= high < len(classes):
+        raise DataError(f"the labels of {name} must be from 0 to {len(classes) - 1}, found {low} to {high}")
+    return classes
+
+
+def _takes_one(factory: Any) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:  # some builtins have none
+        return False
+    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+
+
+def _readable(dataset: Any) -> bool:
+    map_style = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    return map_style and not isinstance(dataset, IterableDataset | str | dict)
+
+
+def _whole(target: Any, name: str) -> int:
+    number = np.asarray(target)
+    if number.ndim or number.dtype.kind not in "iu":
+        raise DataError(choice(f"a target of {name}", target, "a class number"))
+    return int(number)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"({', '.join(type(inner).__name__ for inner in value[:5])}{', ...' if len(value) > 5 else ''})"
+    return type(value).__name__

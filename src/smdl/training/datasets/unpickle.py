@@ -1,0 +1,50 @@
+"""Pickles without the danger: numpy arrays and plain containers, and nothing that could run.
+
+A pickle names the functions it wants called. CIFAR's need four; every other name is refused before it is imported.
+"""
+
+import _codecs
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smdl.training.datasets.errors import DamagedError, DataError
+
+_REBUILD = np.empty(0).__reduce__()[0]  # _reconstruct, wherever this numpy keeps it
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _REBUILD,
+    ("numpy._core.multiarray", "_reconstruct"): _REBUILD,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): _codecs.encode,
+}
+
+
+def unpickle(path: Path) -> dict[str, Any]:
+    """The dictionary in a pickle of Python 2 or 3, its keys as text."""
+    try:
+        with path.open("rb") as file:
+            found = _Unpickler(file, path).load()
+    except (DataError, PermissionError):
+        raise
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise DamagedError(path, f"a complete pickle was expected, reading it gave {error!r}") from error
+    if not isinstance(found, dict):
+        raise DamagedError(path, f"a pickled dictionary was expected, found {type(found).__name__}")
+    return {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in found.items()}
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, path: Path) -> None:
+        super().__init__(file, encoding="latin1")  # what numpy asks for arrays from Python 2
+        self.path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Looked up, never imported; a dotted name is a whole name here and leads nowhere."""
+        if (module, name) not in _ADMITTED:
+            raise DamagedError(
+                self.path, f"it wants {module}.{name}, which data has no use for; it may be an attack and was not run"
+            )
+        return _ADMITTED[module, name]
