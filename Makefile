@@ -7,7 +7,7 @@ BENCHED := .venv/.benched
 .PHONY: demo test bench install clean
 
 demo: install
-	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/training.py
 
 test: install
 	$(BIN)/ruff check .
@@ -17,6 +17,8 @@ test: install
 
 bench: $(BENCHED)
 	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/complexity.py
+	$(BIN)/python benchmarks/augment.py
 
 install: $(INSTALLED)
 

@@ -1,20 +1,39 @@
-"""The demo shows what the README says it shows."""
+"""The examples show what the README says they show."""
 
 import runpy
 import sys
 from pathlib import Path
 
+import pytest
 from matplotlib.image import imread
 
-DEMO = Path(__file__).parent.parent / "examples" / "digits.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def test_the_demo_prints_both_tables_and_writes_the_picture(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
+
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_selection_prints_both_tables_and_writes_the_picture(run, tmp_path):
     picture = tmp_path / "new folder" / "selection.png"
-    monkeypatch.setattr(sys, "argv", [str(DEMO), "--out", str(picture)])
-    runpy.run_path(str(DEMO), run_name="__main__")
-    printed = capsys.readouterr().out
+    printed = run("selection.py", "--out", picture)
     for word in ("uncertainty", "redundancy", "mean_closeness", "feature_match", "facility_location", "F(S)"):
         assert word in printed
     assert imread(picture).std() > 0.05, "something is drawn"
     assert [path.name for path in picture.parent.iterdir()] == ["selection.png"], "nothing half written is left"
+
+
+def test_training_compares_the_four_strategies(run, tmp_path):
+    printed = run("training.py", "--seeds", 1, "--out", tmp_path / "demo")
+    for word in ("SGD", "loss-based", "the paper's", "recommended", "test error"):
+        assert word in printed
+    assert imread(tmp_path / "demo" / "training.png").std() > 0.05
+    assert len(list((tmp_path / "demo").glob("*/summary.json"))) == 4

@@ -214,6 +214,8 @@ class TrainConfig:
     num_workers: int = 0
     device: str = "auto"
     """cpu, cuda, mps; auto takes what is there"""
+    threads: int | None = None
+    """of the CPU; torch's choice unless given. 1 is best for tiny networks, and where several runs share a machine"""
     amp: bool = False
     """autocast to bfloat16"""
     train_evaluation: int = 2000
@@ -225,8 +227,9 @@ class TrainConfig:
             raise ValueError(choice("batch_size", self.batch_size, "a whole number ≥ 1, or [low, high]"))
         for name, least in (("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
             _whole(name, getattr(self, name), least)
-        if self.steps is not None:
-            _whole("steps", self.steps, 1)
+        for name in ("steps", "threads"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
 
 
 def _whole(name: str, value: Any, least: int) -> None:

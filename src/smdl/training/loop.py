@@ -93,7 +93,7 @@ class Run:
     def go(self, folder: Path) -> dict[str, Any]:
         """Train to the end, from the folder's checkpoint if it has one."""
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
-        with torch.random.fork_rng(), self._stoppable():
+        with torch.random.fork_rng(), _threads(self.config.threads), self._stoppable():
             torch.manual_seed(self.config.seed)
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
@@ -292,6 +292,16 @@ class Run:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:

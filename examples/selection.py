@@ -1,6 +1,6 @@
 """Pick 50 of scikit-learn's digits by the paper's objective, 50 by facility location, and 50 at random; look at them.
 
-    python examples/digits.py [--out runs/demo/selection.png]
+    python examples/selection.py [--out runs/selection.png]
 
 A logistic regression is fitted on half of the 1 797 digits. Of the other half, the pool, it gives the probabilities;
 its features are what its only layer sees, the pixels, and those of a reference model would be the same.
@@ -95,7 +95,7 @@ def draw(batches: dict[str, np.ndarray], pool: smdl.Pool, images: np.ndarray, la
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("runs/demo/selection.png"), help="where the picture goes")
+    parser.add_argument("--out", type=Path, default=Path("runs/selection.png"), help="where the picture goes")
     path = parser.parse_args().out
     console = Console()
     pool, images, labels = digits_pool()
