@@ -54,6 +54,16 @@ def deal(n: int, sizes: Iterator[int], rng: np.random.Generator) -> Iterator[np.
         deck = deck[size:]
 
 
+def pool_sizes(n: int, batch_size: Size, factor: float) -> Iterator[int]:
+    """Of the random pools of an epoch, from its first step on; an adaptive epoch takes as many as it needs."""
+    _, high = bounds(batch_size)
+    left = n
+    while left > 0:
+        yield min(n, math.ceil(factor * min(high, left)))
+        if isinstance(batch_size, int):
+            left -= high
+
+
 def make_strategy(strategy: str | Strategy, objective: str | Objective | None, size_penalty: float | None) -> Strategy:
     """The strategy of that name, with the objective where it has one."""
     if strategy != "smdl" and (objective is not None or size_penalty is not None):

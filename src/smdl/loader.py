@@ -27,6 +27,7 @@ from smdl.candidates import (
     check_size_penalty,
     deal,
     make_strategy,
+    pool_sizes,
 )
 from smdl.errors import choice
 from smdl.listening import listening
@@ -119,6 +120,11 @@ class DataLoader:
         return self._n // self.batch_size if self.drop_last else math.ceil(self._n / self.batch_size)
 
     @property
+    def epoch(self) -> int:
+        """The epoch in hand; once its last batch is, the next."""
+        return self._epoch
+
+    @property
     def forwards(self) -> int:
         """Samples forwarded for scoring so far."""
         return self._scorer.samples
@@ -139,7 +145,7 @@ class DataLoader:
 
     def warm_up(self) -> None:
         """Compile what selection needs, on the first few samples: else the first step does, and takes seconds."""
-        if not self.strategy.scores:
+        if not self.strategy.scores or self.strategy.learns:  # what learns would take this for a batch
             return
         seconds, samples = dict(self.seconds), self._scorer.samples
         _, high = bounds(self.batch_size)
@@ -246,15 +252,16 @@ class DataLoader:
         """Workers read random pools ahead, which do not depend on the model; a step scores its pool and selects."""
         assert isinstance(self.refresh, RandomPool)
         scores = self.strategy.scores
-        epoch, first = self._epoch, self._step
-        pools = deal(self._n, self._pool_sizes(), np.random.default_rng(stream(self._key, _DECK, epoch)))
+        key, epoch, first, both = self._key, self._epoch, self._step, scores and self._both
+        sizes = pool_sizes(self._n, self.batch_size, self.refresh.factor)
+        pools = deal(self._n, sizes, np.random.default_rng(stream(key, _DECK, epoch)))
         waiting: deque[np.ndarray] = deque()  # read or being read
 
-        def requests() -> Iterator[Request]:
+        def requests() -> Iterator[Request]:  # without self: the reader keeps it, and would keep the loader alive
             for step, pool in enumerate(pools):
                 if step >= first:
                     waiting.append(pool)
-                    yield Request(stream(self._key, _READ, epoch, step), pool.tolist(), score=scores and self._both)
+                    yield Request(stream(key, _READ, epoch, step), pool.tolist(), score=both)
 
         self._reference()  # read before the pools: a reader follows one plan at a time
         read = self._reader.read(requests())
@@ -272,18 +279,6 @@ class DataLoader:
             with self._clock("data"):
                 batch = take(batch, chosen.indices)
             yield chosen.renumbered(rows), batch
-
-    def _pool_sizes(self) -> Iterator[int]:
-        """Of the pools of an epoch, from its first step on; an adaptive epoch takes as many as it needs."""
-        assert isinstance(self.refresh, RandomPool)
-        _, high = bounds(self.batch_size)
-        left = self._n
-        while True:
-            yield min(self._n, math.ceil(self.refresh.factor * min(high, left)))
-            if isinstance(self.batch_size, int):
-                left -= high
-                if left <= 0:
-                    return
 
     def _from_all(self) -> Iterator[tuple[Selection, Any]]:
         """All of V is scored at a refresh; the batches up to the next one are chosen from those scores, so that

@@ -85,13 +85,14 @@ class Stop(Silent):
             signal.raise_signal(self.number)
 
 
+@pytest.mark.parametrize("first", [3, 7])  # the seventh step is the last of its epoch
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_interrupted_anywhere_ends_with_the_same_weights_and_metrics(name, tmp_path):
+def test_a_run_interrupted_anywhere_ends_with_the_same_weights_and_metrics(name, first, tmp_path):
     config = RUNS[name]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     loop.train(config, whole)
     with pytest.raises(loop.Interrupted, match="smdl train --resume"):
-        loop.train(config, parts, Stop(3))
+        loop.train(config, parts, Stop(first))
     assert not (parts / "summary.json").exists()
     with pytest.raises(loop.Interrupted):
         loop.resume(parts, Stop(6, signal.SIGTERM))
@@ -216,7 +217,11 @@ def test_a_loss_that_is_no_number_stops_the_run_with_the_step_the_rate_and_the_c
 
 def test_a_budget_of_steps_cuts_the_last_epoch_and_decays_within_it(tmp_path):
     loop.train(replace(SMALL, steps=10), tmp_path / "run")
+    with pytest.raises(loop.Interrupted):
+        loop.train(replace(SMALL, steps=10), tmp_path / "stopped at its last step", Stop(10))
+    loop.resume(tmp_path / "stopped at its last step")
     records = metrics(tmp_path / "run")
+    assert records == metrics(tmp_path / "stopped at its last step")
     assert [record["steps"] for record in records] == [7, 10]
     assert records[-1]["lr"] == pytest.approx(0.1 * loop.rate(SMALL.schedule, 0.9))
 

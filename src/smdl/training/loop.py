@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from torch import Tensor, nn
-from torch.utils.data import Dataset, Subset
+from torch import Tensor
 
 from smdl.batches import move
 from smdl.loader import DataLoader
-from smdl.reading import Reader
-from smdl.reference import in_order
 from smdl.scoring import NotFiniteError, check_logits, check_targets, quiet
 from smdl.training import checkpoint
-from smdl.training.build import collate_of, evaluated, make_loader, make_loss, make_optimizer
+from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
+from smdl.training.evaluation import batches_of, evaluate, sample
 from smdl.training.files import append_line, new_folder, read_lines, replacing, write_json, write_lines
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
@@ -82,7 +80,10 @@ class Run:
         )
         self.loader.warm_up()
         self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
-        self.sets = {"train": _sample(self.splits.train, config), "test": self.splits.test}
+        self.sets = {
+            "train": sample(self.splits.train, config.train_evaluation, config.data.seed),
+            "test": self.splits.test,
+        }
         if self.splits.validation is not None:
             self.sets["validation"] = self.splits.validation
         self.epoch = self.step = 0
@@ -117,25 +118,12 @@ class Run:
         return self._finish(kept)
 
     def _one_epoch(self) -> dict[str, Any]:
-        steps = None if isinstance(self.loader.batch_size, tuple) else len(self.loader)
-        before = dict(self.loader.seconds), self.loader.forwards
-        self.loader.set_epoch(self.epoch)
-        self.model.train()
-        started = time.perf_counter()
-        for batch in self.loader:
-            waited = self._charge_loader(before)
-            before = dict(self.loader.seconds), self.loader.forwards
-            loss = self._one_step(batch)
-            self.meters.seconds["training"] += time.perf_counter() - started - waited
-            self.display.step(
-                f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, steps or 0, f"loss {loss:.4f}"
-            )
+        total = 0 if isinstance(self.loader.batch_size, tuple) else len(self.loader)
+        for loss in self.steps():
+            self.display.step(f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, total, f"loss {loss:.4f}")
             if self._stopped_by is not None:
                 self._save()
                 raise Interrupted(self._stopped_by, self.folder)
-            if self.config.steps is not None and self.step >= self.config.steps:
-                break
-            started = time.perf_counter()
         started = time.perf_counter()
         measured = self._evaluate()
         self.meters.seconds["evaluation"] += time.perf_counter() - started
@@ -149,12 +137,29 @@ class Run:
         self.epoch, self.meters = self.epoch + 1, Meters()
         return record
 
-    def _charge_loader(self, before: tuple[dict[str, float], int]) -> float:
-        """Put what the loader spent on the last batch on the bill; returns the sum."""
-        spent = {name: now - before[0][name] for name, now in self.loader.seconds.items()}
+    def steps(self) -> Iterator[float]:
+        """Train through the rest of the epoch; yields the loss of each step."""
+        if self.loader.epoch > self.epoch:  # resumed with the last batch of the epoch behind
+            return
+        self.loader.set_epoch(self.epoch)
+        self.model.train()
+        batches = iter(self.loader)
+        while self.config.steps is None or self.step < self.config.steps:
+            started, before = time.perf_counter(), (dict(self.loader.seconds), self.loader.forwards)
+            batch = next(batches, None)
+            if batch is None:
+                return
+            waited = self._charge_loader(*before)
+            loss = self._one_step(batch)
+            self.meters.seconds["training"] += time.perf_counter() - started - waited
+            yield loss
+
+    def _charge_loader(self, before: dict[str, float], forwards: int) -> float:
+        """Put what the loader spent on a batch on the bill; returns the sum."""
+        spent = {name: now - before[name] for name, now in self.loader.seconds.items()}
         for name, seconds in spent.items():
             self.meters.seconds[name] += seconds
-        self.meters.forwards += self.loader.forwards - before[1]
+        self.meters.forwards += self.loader.forwards - forwards
         return sum(spent.values())
 
     def _one_step(self, batch: Any) -> float:
@@ -195,7 +200,7 @@ class Run:
     def _try_out(self) -> None:
         """One batch forward before the first step: a run that cannot work fails now, and says why."""
         count = min(4, len(self.splits.train))  # type: ignore[arg-type]
-        inputs, targets = next(_batches(self.splits.train, count))[:2]
+        inputs, targets = next(batches_of(self.splits.train, count))[:2]
         with quiet(self.model):
             logits = check_logits(self.model(inputs.to(self.device)))
             check_targets(targets, logits.shape[1])
@@ -302,33 +307,6 @@ def _threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
-    """(mean loss, fraction of errors) over a dataset, with the evaluation transform."""
-    total, wrong, seen = 0.0, 0, 0
-    device = next(model.parameters()).device
-    with quiet(model):
-        for batch in _batches(dataset, 500):
-            inputs, targets = move(batch, device)[:2]
-            logits: Tensor = model(inputs).float()
-            total += float(loss(logits, targets)) * len(targets)
-            wrong += int((logits.argmax(dim=1) != targets).sum())
-            seen += len(targets)
-    return total / seen, wrong / seen
-
-
-def _batches(dataset: Dataset, size: int) -> Iterator[Any]:
-    plain, rows = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
-    return (batch for _, batch in Reader(plain, None, collate_of(plain), 0).read(in_order(rows, size)))
-
-
-def _sample(dataset: Dataset, config: TrainConfig) -> Dataset:
-    """The training samples that are measured after every epoch: the same for every strategy and seed."""
-    plain, n = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
-    count = min(n, config.train_evaluation)
-    rows = np.sort(np.random.default_rng(config.data.seed).permutation(n)[:count])
-    return Subset(plain, rows.tolist())
 
 
 def _device_rng(device: torch.device) -> Tensor | None:

@@ -8,6 +8,7 @@ CPU generator.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,24 +44,38 @@ def flip(images: Tensor) -> Tensor:
 
 
 def _moved(images: Tensor, padding: int, mirror: bool) -> Tensor:
-    count, channels, height, width = images.shape
-    size = channels * height * width
-    steps, inside = _windows(height, width, padding, images.dtype, images.device)
-    place = torch.randint(len(steps), (count,))
-    start = torch.arange(0, count * size, size) + steps.index_select(0, place)
-    margin = images.new_zeros(padding * (width + 1))
-    parts = [margin, images.flatten(), margin]
+    table = _table(images.shape, padding, mirror, images.dtype, images.device)
+    place = torch.randint(len(table.steps), table.starts.shape).to(images.device)
+    twin = [images.flip(3).flatten()] if mirror else []
+    memory = torch.cat([table.margin, images.flatten(), *twin, table.margin])
+    starts = table.starts + table.steps.index_select(0, place)
+    moved = memory.unfold(0, images[0].numel(), 1).index_select(0, starts).view_as(images)
+    return moved.mul_(table.inside.index_select(0, table.corners.index_select(0, place))) if padding else moved
+
+
+class _Table(NamedTuple):
+    """What all batches of a shape have in common; a place is one of (2·padding + 1)² windows, mirrored or not."""
+
+    starts: Tensor  # (B,) of each image in memory
+    steps: Tensor  # (places,) from there
+    margin: Tensor  # before the first image and after the last
+    inside: Tensor  # (corners, 1, H, W) 1 inside the image and 0 in the padding, a view of one padded image
+    corners: Tensor  # (places,)
+
+
+@lru_cache(maxsize=32)
+def _table(shape: torch.Size, padding: int, mirror: bool, dtype: torch.dtype, device: torch.device) -> _Table:
+    count, channels, height, width = shape
+    size, wide = channels * height * width, width + 2 * padding
+    row, column = torch.meshgrid(*[torch.arange(2 * padding + 1, device=device)] * 2, indexing="ij")
+    steps, corners = (row * width + column).flatten(), (row * wide + column).flatten()
     if mirror:
-        parts.insert(2, images.flip(3).flatten())
-        start += count * size * torch.randint(2, (count,))
-    moved = torch.cat(parts).unfold(0, size, 1).index_select(0, start.to(images.device)).view_as(images)
-    return moved.mul_(inside.index_select(0, place.to(images.device))[:, None]) if padding else moved
-
-
-@lru_cache(maxsize=16)
-def _windows(height: int, width: int, padding: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The (2·padding + 1)² places of a window: steps of each through memory, and 1 where it lies inside the image."""
-    side = torch.arange(2 * padding + 1)
+        steps, corners = torch.cat([steps, steps + count * size]), torch.cat([corners, corners])
     padded = F.pad(torch.ones(height, width, dtype=dtype, device=device), [padding] * 4)
-    inside = padded.unfold(0, height, 1).unfold(1, width, 1).flatten(0, 1)  # (places, H, W)
-    return (side[:, None] * width + side).flatten(), inside
+    return _Table(
+        starts=torch.arange(0, count * size, size, device=device),
+        steps=steps,
+        margin=torch.zeros(padding * (width + 1), dtype=dtype, device=device),
+        inside=padded.as_strided((int(corners.max()) + 1, 1, height, width), (1, 0, wide, 1)),
+        corners=corners,
+    )

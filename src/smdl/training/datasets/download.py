@@ -14,9 +14,10 @@ from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.progress import progress
 from smdl.training.files import told
 
-FAILURES = 4  # in a row without a byte, before it gives up
-PAUSE = 0.5  # seconds after a failure, twice as many after each further one
+FAILURES = 4  # in a row that brought it no farther than before, until it gives up
+PAUSE = 0.25  # seconds, doubled by every failure
 TIMEOUT = 30.0  # seconds without a byte
+CHUNK = 1 << 16  # bytes: less than this is lost when a connection breaks
 PARTIAL, BEYOND = 206, 416  # HTTP: the range asked for, and a range past the end
 
 
@@ -50,14 +51,14 @@ class Resuming:
     def __call__(self, url: str, output_file: Any, pooch: Any, *, check_only: bool | None = None) -> None:  # noqa: ARG002
         import requests
 
-        failures = 0
+        failures, most = 0, self._size()
         while True:
-            have = self._size()
             try:
                 self._go_on(url)
                 break
             except requests.RequestException:
-                failures = 0 if self._size() > have else failures + 1
+                failures = 0 if self._size() > most else failures + 1
+                most = max(most, self._size())
                 if failures == FAILURES:
                     raise
                 time.sleep(PAUSE * 2**failures)
@@ -80,12 +81,13 @@ class Resuming:
                 raise requests.ConnectionError(f"asked to go on from byte {have}, it offered {span or 'nothing'}")
             if 400 <= status < 500:  # asking again will not help
                 raise DataError(f"{urlsplit(url).netloc} answered {status} {answer.reason} to {url}")
-            answer.raise_for_status()
+            if status >= 500:
+                raise requests.ConnectionError(f"it answered {status} {answer.reason}")
             begin = have if status == PARTIAL else 0  # else the server cannot go on, and sends all of it
             total = begin + int(answer.headers.get("Content-Length", 0))
             with self.part.open("ab" if begin else "wb") as file, progress(self.part.stem, total) as advance:
                 advance(begin)
-                for chunk in answer.iter_content(1 << 16):
+                for chunk in answer.iter_content(CHUNK):
                     file.write(chunk)
                     advance(len(chunk))
         if self._size() < total:

@@ -1,7 +1,10 @@
 """A folder of one's own: images sorted into a folder for each class."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,29 +68,32 @@ def _listed(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.n
 
 def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part:
     """The headers first, which say what to expect, then the pixels."""
-    from PIL import Image
-
     modes, sizes = set(), Counter()
     for path in files:
-        try:
-            with Image.open(path) as image:
-                modes.add(image.mode)
-                sizes[image.size] += 1
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DamagedError(path, f"an image was expected, reading it gave {error!r}") from error
+        with _opened(path) as image:
+            modes.add(image.mode)
+            sizes[image.size] += 1
     if resolution is None and len(sizes) > 1:
         some = ", ".join(f"{width} × {height} ({count})" for (width, height), count in sizes.most_common(3))
         raise DataError(f"images must have one size, or data.resolution must be given; found {some}, ...")
-    mode = "L" if modes == {"L"} else "RGB"
+    mode, channels = ("L", 1) if modes == {"L"} else ("RGB", 3)
     width, height = (resolution, resolution) if resolution else next(iter(sizes))
-    images = torch.empty(len(files), len(mode) if mode == "RGB" else 1, height, width, dtype=torch.uint8)
+    images = torch.empty(len(files), channels, height, width, dtype=torch.uint8)
     with progress(f"reading {len(files)} images", len(files)) as advance:
         for row, path in zip(images, files, strict=True):
-            try:
-                with Image.open(path) as image:
-                    pixels = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
-            except (OSError, SyntaxError, ValueError) as error:
-                raise DamagedError(path, f"a complete image was expected, reading it gave {error!r}") from error
-            row.copy_(torch.from_numpy(np.array(pixels).reshape(height, width, -1)).permute(2, 0, 1))
+            with _opened(path) as image:
+                pixels = image.convert(mode).resize((width, height), 2)  # bilinear, and antialiased
+            row.copy_(torch.from_numpy(np.array(pixels).reshape(height, width, channels)).permute(2, 0, 1))
             advance(1)
     return Part(images, torch.from_numpy(labels))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            yield image
+    except Exception as error:  # a damaged image can fail in any way
+        raise DamagedError(path, f"an image was expected, reading it gave {error!r}") from error

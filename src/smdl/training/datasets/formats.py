@@ -72,7 +72,7 @@ def svhn(folder: Path) -> Source:
         except Exception as error:  # scipy's reader fails in many ways
             raise DamagedError(path, f"a MATLAB file with X and y was expected, reading it gave {error!r}") from error
         if images.ndim != 4:
-            raise DamagedError(path, f"X of shape (32, 32, 3, N) was expected, found {images.shape}")
+            raise DamagedError(path, f"X of shape (32, 32, 3, N) was expected, found {_kind(images)}")
         if labels.dtype.kind not in "iu" or (len(labels) and not 1 <= labels.min() <= labels.max() <= 10):
             raise DamagedError(path, "y was expected to hold whole numbers from 1 to 10 (the digit 0)")
         parts.append(_part(path, images.transpose(3, 2, 0, 1), labels % 10, (3, 32, 32), 10))
@@ -116,30 +116,34 @@ def _cifar(path: Path, key: str, classes: list[str]) -> Part:
     content = unpickle(path)
     images, labels = content.get("data"), content.get(key)
     if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != 3072:
-        raise DamagedError(path, f"'data' of shape (N, 3072) was expected, found {getattr(images, 'shape', images)!r}")
+        raise DamagedError(path, f"'data' of shape (N, 3072) was expected, found {_kind(images)}")
     return _part(path, images.reshape(-1, 3, 32, 32), labels, (3, 32, 32), len(classes))
 
 
 def _names(path: Path, key: str) -> list[str]:
     names = unpickle(path).get(key)
     if not isinstance(names, list) or not names:
-        raise DamagedError(path, f"a list of names under {key!r} was expected, found {names!r}")
+        raise DamagedError(path, f"a list of names under {key!r} was expected, found {_kind(names)}")
     return [name.decode("latin1") if isinstance(name, bytes) else str(name) for name in names]
 
 
 def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], classes: int) -> Part:
     """Checked: one whole label for each image of that shape, inside the range of the classes."""
     if images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
-        raise DamagedError(path, f"uint8 images of shape {shape} were expected, found {images.dtype} {images.shape}")
+        raise DamagedError(path, f"uint8 images of shape {shape} were expected, found {_kind(images)}")
     try:
         labels = np.asarray(labels)
     except ValueError:  # lists of different lengths
         labels = np.empty(0, object)
     if labels.dtype.kind not in "iu" or labels.shape != (len(images),):
-        raise DamagedError(path, f"{len(images)} whole labels were expected, found {labels.dtype} {labels.shape}")
+        raise DamagedError(path, f"{len(images)} whole labels were expected, found {_kind(labels)}")
     if not 0 <= labels.min() <= labels.max() < classes:
         raise DamagedError(
             path, f"labels from 0 to {classes - 1} were expected, found {labels.min()} to {labels.max()}"
         )
     # A copy where memory is not in order, or not ours to write to: torch wants both.
     return Part(torch.from_numpy(np.require(images, None, ["C", "W"])), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

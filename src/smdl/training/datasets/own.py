@@ -62,15 +62,12 @@ def make(config: DataConfig) -> tuple[Any, Any]:
 
 
 def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
-    """The shape of the first input; the items must be pairs with a class number."""
+    """The shape of the first input."""
     with torch.random.fork_rng(devices=[]):
-        item = dataset[0]
-    if not isinstance(item, Sequence) or len(item) != 2:
-        raise DataError(choice(f"an item of {name}", _shown(item), "(input, class number)"))
-    _whole(item[1], name)
-    if not hasattr(item[0], "shape"):
-        raise DataError(choice(f"an input of {name}", type(item[0]).__name__, "a tensor or array"))
-    return tuple(item[0].shape)
+        inputs, _ = _pair(dataset, 0, name)
+    if not hasattr(inputs, "shape"):
+        raise DataError(choice(f"an input of {name}", type(inputs).__name__, "a tensor or array"))
+    return tuple(inputs.shape)
 
 
 def labels_of(dataset: Any, name: str) -> np.ndarray:
@@ -84,7 +81,7 @@ def labels_of(dataset: Any, name: str) -> np.ndarray:
         with progress(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
             labels = np.empty(len(dataset), np.int64)
             for index in range(len(dataset)):
-                labels[index] = _whole(dataset[index][1], name)
+                _, labels[index] = _pair(dataset, index, name)
                 advance(1)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(choice(f"the labels of {name}", f"{labels.dtype} {labels.shape}", "one whole number a sample"))
@@ -114,11 +111,14 @@ def _readable(dataset: Any) -> bool:
     return map_style and not isinstance(dataset, IterableDataset | str | dict)
 
 
-def _whole(target: Any, name: str) -> int:
-    number = np.asarray(target)
-    if number.ndim or number.dtype.kind not in "iu":
-        raise DataError(choice(f"a target of {name}", target, "a class number"))
-    return int(number)
+def _pair(dataset: Any, index: int, name: str) -> tuple[Any, int]:
+    item = dataset[index]
+    if not isinstance(item, Sequence) or len(item) != 2:
+        raise DataError(choice(f"an item of {name}", _shown(item), "(input, class number)"))
+    label = np.asarray(item[1])
+    if label.ndim or label.dtype.kind not in "iu":
+        raise DataError(choice(f"a target of {name}", item[1], "a class number"))
+    return item[0], int(label)
 
 
 def _shown(value: Any) -> str:

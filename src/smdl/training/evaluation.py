@@ -1,0 +1,41 @@
+"""Evaluation: loss and error over a dataset, with the evaluation transform."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Subset
+
+from smdl.batches import move
+from smdl.reading import Reader
+from smdl.reference import in_order
+from smdl.scoring import device_of, quiet
+from smdl.training.build import collate_of, evaluated
+
+
+def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
+    """(mean loss, fraction of errors) over a dataset."""
+    total, wrong, seen = 0.0, 0, 0
+    device = device_of(model)
+    with quiet(model):
+        for batch in batches_of(dataset, 500):
+            inputs, targets = move(batch, device)[:2]
+            logits: Tensor = model(inputs).float()
+            total += float(loss(logits, targets)) * len(targets)
+            wrong += int((logits.argmax(dim=1) != targets).sum())
+            seen += len(targets)
+    return total / seen, wrong / seen
+
+
+def batches_of(dataset: Dataset, size: int) -> Iterator[Any]:
+    """A dataset in order."""
+    plain, rows = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    return (batch for _, batch in Reader(plain, None, collate_of(plain), 0).read(in_order(rows, size)))
+
+
+def sample(dataset: Dataset, count: int, seed: int) -> Dataset:
+    """Up to `count` samples of a dataset: the same for every strategy and run."""
+    plain, n = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:count])
+    return Subset(plain, rows.tolist())

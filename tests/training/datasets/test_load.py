@@ -1,0 +1,154 @@
+"""From the config to data sets that are ready."""
+
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from smdl.training.config import DataConfig
+from smdl.training.datasets.augment import Augmentation
+from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.load import load
+from smdl.training.datasets.memory import Memory
+from tests.training.datasets import made
+
+
+def parts(splits) -> list[Any]:
+    found = [part for part in (splits.train, splits.test, splits.validation) if part is not None]
+    assert all(isinstance(part, Memory) for part in found)
+    return found
+
+
+def test_digits_need_nothing():
+    splits = load(DataConfig())
+    assert (len(splits.train), len(splits.test), splits.validation) == (1197, 600, None)
+    assert splits.shape == (1, 8, 8)
+    assert splits.classes == [str(digit) for digit in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "sizes", "shape", "classes"),
+    [
+        ("cifar10", made.cifar10, (100, 20), (3, 32, 32), 10),
+        ("cifar100", made.cifar100, (200, 200), (3, 32, 32), 100),
+        ("svhn", made.svhn, (20, 20), (3, 32, 32), 10),
+        ("fashion-mnist", made.fashion_mnist, (20, 20), (1, 28, 28), 10),
+    ],
+)
+def test_each_known_set_is_read_from_its_folder(tmp_path, name, make, sizes, shape, classes):
+    make(tmp_path)
+    splits = load(DataConfig(name=name, root=str(tmp_path)))
+    assert (len(splits.train), len(splits.test)) == sizes
+    assert splits.shape == shape
+    assert len(splits.classes) == classes
+    train, test = parts(splits)
+    assert train.augmentation == (Augmentation(4, flip=True) if name.startswith("cifar") else None)
+    assert test.augmentation is None
+
+
+def test_all_parts_are_normalised_by_the_training_images(tmp_path):
+    made.cifar10(tmp_path)
+    splits = load(DataConfig(name="cifar10", root=str(tmp_path), validation=0.2))
+    train, test, validation = parts(splits)
+    inputs, _ = train.plain().__getitems__(range(len(train)))
+    assert torch.allclose(inputs.mean((0, 2, 3)), torch.zeros(3), atol=1e-4)
+    for other in (test, validation):
+        assert torch.equal(other.mean, train.mean)
+        assert torch.equal(other.std, train.std)
+        assert other.augmentation is None
+    assert not torch.allclose(test.__getitems__(range(20))[0].mean((0, 2, 3)), torch.zeros(3), atol=1e-4)
+
+
+def test_sizes_splits_and_noise_follow_the_config():
+    config = DataConfig(train_size=500, test_size=100, validation=0.1, label_noise=0.2)
+    train, test, validation = parts(load(config))
+    clean, _, _ = parts(load(DataConfig(train_size=500, test_size=100, validation=0.1)))
+    assert (len(train), len(test), len(validation)) == (450, 100, 50)
+    assert torch.equal(train.images, clean.images)
+    assert int((train.labels != clean.labels).sum()) == 90
+    assert int(validation.labels.bincount().min()) >= 4
+
+
+def test_the_same_seed_gives_the_same_data_and_another_does_not():
+    config = {"train_size": 100, "test_size": 50, "label_noise": 0.5}
+    one, same, other = (load(DataConfig(**config, seed=seed)) for seed in (1, 1, 2))
+    for a, b, c in zip(parts(one), parts(same), parts(other), strict=True):
+        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.labels, b.labels)
+        assert not torch.equal(a.images, c.images)
+
+
+def test_imbalance_thins_the_training_set_alone():
+    train, test = parts(load(DataConfig(imbalance=10)))
+    counts = train.labels.bincount()
+    assert counts[0] == 119
+    assert counts[9] == 12
+    assert len(test) == 600
+
+
+def test_resolution_averages_and_scales_the_padding(tmp_path):
+    made.cifar10(tmp_path)
+    full, _ = parts(load(DataConfig(name="cifar10", root=str(tmp_path))))
+    train, test = parts(load(DataConfig(name="cifar10", root=str(tmp_path), resolution=16)))
+    assert train.images.shape == (100, 3, 16, 16)
+    assert test.images.shape == (20, 3, 16, 16)
+    assert train.images.dtype == torch.uint8
+    assert train.augmentation == Augmentation(2, flip=True)
+    assert abs(float(train.images.float().mean() - full.images.float().mean())) < 1
+    assert float(train.images.float().std()) < 0.6 * float(full.images.float().std())  # noise, averaged
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "expected"),
+    [
+        ("digits", None, Augmentation(1)),
+        ("svhn", made.svhn, Augmentation(4)),
+        ("fashion-mnist", made.fashion_mnist, Augmentation(3, flip=True)),
+        ("cifar10", made.cifar10, Augmentation(4, flip=True)),
+    ],
+)
+def test_augmentation_is_as_asked_and_digits_are_never_mirrored(tmp_path, name, make, expected):
+    if make:
+        make(tmp_path)
+    config = {"name": name, "root": str(tmp_path)}
+    assert parts(load(DataConfig(**config, augment=True)))[0].augmentation == expected
+    assert parts(load(DataConfig(**config, augment=False)))[0].augmentation is None
+
+
+def test_a_folder_of_images_is_loaded(tmp_path):
+    for number in range(20):
+        path = tmp_path / ("ant" if number % 2 else "bee") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (12, 10 + number % 3), (number, 0, 0)).save(path)
+    splits = load(DataConfig(name="folder", root=str(tmp_path), resolution=8, augment=True))
+    assert splits.shape == (3, 8, 8)
+    assert splits.classes == ["ant", "bee"]
+    assert (len(splits.train), len(splits.test)) == (16, 4)
+    assert parts(splits)[0].augmentation == Augmentation(1, flip=True)
+    with pytest.raises(DataError, match=r"data\.root must name the folder of the images"):
+        load(DataConfig(name="folder"))
+
+
+def test_a_damaged_file_is_told_with_its_checksum_and_the_way_out(tmp_path):
+    made.cifar10(tmp_path)
+    (tmp_path / "data_batch_5").write_bytes(b"cut")
+    with pytest.raises(DataError, match=r"data_batch_5 is damaged: .*published: 482c414d") as caught:
+        load(DataConfig(name="cifar10", root=str(tmp_path)))
+    assert "run `smdl data get cifar10`" in str(caught.value)
+
+
+def test_a_missing_set_says_how_to_get_it():
+    with pytest.raises(DataError, match="smdl data get cifar100"):
+        load(DataConfig(name="cifar100"))
+
+
+def test_an_unknown_name_gives_near_ones_and_the_way_of_ones_own():
+    with pytest.raises(DataError, match=r"did you mean 'cifar10'\? .*, or package\.module:factory"):
+        load(DataConfig(name="cifar-10"))
+
+
+@pytest.mark.parametrize("option", ["train_size", "test_size"])
+def test_more_samples_than_there_are_are_refused(option):
+    with pytest.raises(ValueError, match=f"data.{option} must be .* samples there are, got 5000"):
+        load(DataConfig(**{option: 5000}))
