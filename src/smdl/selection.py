@@ -43,8 +43,18 @@ class Selection:
     def weights(self) -> np.ndarray | None:
         """How many samples of the pool each pick stands for, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
-        rows = self.indices if self._rows is None else self._rows
-        return _shares(term, rows) if isinstance(term, FacilityLocation) else None
+        return _shares(term, self._pool_rows) if isinstance(term, FacilityLocation) else None
+
+    @cached_property
+    def terms(self) -> dict[str, float] | None:
+        """What each term contributed to the value; None where nothing was maximised, or scores have no F(S)."""
+        if self._problem is None or not self._problem.objective.diminishing:
+            return None
+        return evaluate(self._problem.pool, self._problem.objective, self._pool_rows).terms
+
+    @property
+    def _pool_rows(self) -> np.ndarray:
+        return self.indices if self._rows is None else self._rows
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,11 @@ class LossRank(Strategy):
         self._since_sort += size
         return drawn(chosen)
 
+    def skip_first_pass(self, n: int) -> None:
+        """Draw by rank from the first batch on, as if the plain pass over the n samples lay behind."""
+        self._losses, self._order, self._drawn = np.full(n, np.inf), np.arange(n), n
+        self._since_sort = self.sort_every
+
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         self._losses[indices] = losses
 

@@ -260,6 +260,9 @@ def from_dict(kind: type[Config], values: dict[str, Any], path: str = "") -> Con
     for name in values:
         if name not in known:
             raise ValueError(unknown("option", path + str(name), [path + other for other in known]))
-    nested = {name: from_dict(type_, values[name], f"{path}{name}.") for name, type_ in known.items()
-              if is_dataclass(type_) and name in values}  # fmt: skip
+    nested = {
+        name: from_dict(inner, values[name], f"{path}{name}.")
+        for name, inner in known.items()
+        if isinstance(inner, type) and is_dataclass(inner) and name in values
+    }
     return kind(**{**values, **nested})

@@ -36,6 +36,14 @@ def write_json(path: Path, value: Any) -> None:
         file.write((json.dumps(value, indent=2) + "\n").encode())
 
 
+def read_json(path: Path) -> Any:
+    """A JSON file; None if it is not there or not whole."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return None
+
+
 def append_line(path: Path, record: Any) -> None:
     """One JSON line more, on disk when this returns."""
     with told(path), path.open("a") as file:

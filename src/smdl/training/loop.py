@@ -27,6 +27,7 @@ from smdl.training.evaluation import batches_of, evaluate, sample
 from smdl.training.files import append_line, new_folder, read_lines, replacing, write_json, write_lines
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
+from smdl.training.portrait import write_portrait
 from smdl.training.progress import Display, Silent
 from smdl.training.schedule import rate
 
@@ -46,10 +47,7 @@ class Interrupted(KeyboardInterrupt):
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
     """A new run in `out`, or in the next free name beside it. Returns its summary."""
     run = Run(config, display)  # whatever is wrong with a config shows before a folder is made
-    folder = new_folder(out)
-    with replacing(folder / "config.yaml") as file:
-        file.write(yaml.safe_dump(to_dict(config), sort_keys=False).encode())
-    return run.go(folder)
+    return run.begin(new_folder(out))
 
 
 def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
@@ -91,10 +89,16 @@ class Run:
         self.counts = torch.zeros(len(self.splits.train), dtype=torch.int32)  # type: ignore[arg-type]
         self._stopped_by: int | None = None
 
+    def begin(self, folder: Path) -> dict[str, Any]:
+        """Write down the config, and train."""
+        with replacing(folder / "config.yaml") as file:
+            file.write(yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        return self.go(folder)
+
     def go(self, folder: Path) -> dict[str, Any]:
         """Train to the end, from the folder's checkpoint if it has one."""
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
-        with torch.random.fork_rng(), _threads(self.config.threads), self._stoppable():
+        with torch.random.fork_rng(), threads(self.config.threads), self._stoppable():
             torch.manual_seed(self.config.seed)
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
@@ -125,7 +129,7 @@ class Run:
                 self._save()
                 raise Interrupted(self._stopped_by, self.folder)
         started = time.perf_counter()
-        measured = self._evaluate()
+        measured = self.evaluate()
         self.meters.seconds["evaluation"] += time.perf_counter() - started
         record = {
             "epoch": self.epoch,
@@ -151,6 +155,8 @@ class Run:
                 return
             waited = self._charge_loader(*before)
             loss = self._one_step(batch)
+            if self.meters.batches == 1 and self.loader.batch is not None:
+                self.meters.terms = self.loader.batch.terms
             self.meters.seconds["training"] += time.perf_counter() - started - waited
             yield loss
 
@@ -190,7 +196,8 @@ class Run:
             return self.step / self.config.steps
         return min(1.0, (self.epoch + self.meters.samples / len(self.counts)) / self.epochs)
 
-    def _evaluate(self) -> dict[str, float | None]:
+    def evaluate(self) -> dict[str, float | None]:
+        """Loss and error on the test set, on a sample of the training set, and on the validation set."""
         found: dict[str, float | None] = {}
         for name, dataset in self.sets.items():
             loss, error = evaluate(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
@@ -260,6 +267,7 @@ class Run:
 
         with replacing(self.folder / "model.safetensors") as file:
             file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
+        write_portrait(self.folder / "portrait.npz", self.splits.train, self.model, self.counts.numpy())
         parts = records[-1]["seconds"]
         summary = {
             "final": {name: value for name, value in records[-1].items() if "loss" in name or "error" in name},
@@ -300,7 +308,8 @@ class Run:
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[None]:
+def threads(number: int | None) -> Iterator[None]:
+    """That many of torch's threads, for a while."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

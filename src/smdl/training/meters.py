@@ -24,6 +24,7 @@ class Meters:
     class_balance: float = 0.0
     class_counts: list[int] = field(default_factory=list)
     forwards: int = 0
+    terms: dict[str, float] | None = None  # of the epoch's first batch
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
     def add(self, loss: float, wrong: int, gradient_norm: float, labels: np.ndarray, classes: int) -> None:
@@ -48,6 +49,7 @@ class Meters:
             "class_counts": self.class_counts,
             "samples": self.samples,
             "forwards": self.forwards,
+            "terms": self.terms,
             "seconds": {name: round(spent, 6) for name, spent in self.seconds.items()},
         }
 

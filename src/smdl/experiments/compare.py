@@ -1,0 +1,206 @@
+"""Compare: the arms of an experiment, over several seeds, at equal steps and at equal time."""
+
+import math
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from smdl.errors import choice, unknown
+from smdl.experiments.arms import Overrides, with_overrides
+from smdl.experiments.calibration import calibrate
+from smdl.experiments.runner import finished, folder_of, run_all
+from smdl.experiments.statistics import difference
+from smdl.training.config import TrainConfig, from_dict, to_dict
+from smdl.training.files import new_folder, read_json, read_lines, replacing, write_json
+from smdl.training.progress import Display, Silent
+
+PROTOCOLS = ("steps", "time")
+#: `--seeds auto`: until the difference is known to within this many points, or this many seeds are trained.
+PRECISION, MOST_SEEDS = 0.5, 20
+#: `--minutes`: fewer seeds than this say little, so steps are given up first.
+FEWEST_SEEDS = 3
+
+
+@dataclass
+class Plan:
+    """What is compared. The primary endpoint is fixed here, before any run: final test accuracy at equal time."""
+
+    title: str
+    base: dict[str, Any]  # a TrainConfig
+    arms: dict[str, Overrides]
+    baseline: str = "uniform"
+    seeds: int = 5
+    protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        if self.baseline not in self.arms:
+            raise ValueError(unknown("baseline", self.baseline, self.arms))
+        for protocol in self.protocols:
+            if protocol not in PROTOCOLS:
+                raise ValueError(unknown("protocol", protocol, PROTOCOLS))
+        if self.seeds < 1:
+            raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
+
+    def config(self, arm: str, **more: Any) -> TrainConfig:
+        """An arm's config as the base has it: so many epochs, or steps."""
+        return with_overrides(from_dict(TrainConfig, self.base), self.arms[arm], **more)
+
+
+class Experiment:
+    """A plan in a folder: plan.yaml, calibration.json, the runs, and what comes of them. Going on with one that was
+    interrupted is the same as starting it."""
+
+    def __init__(self, folder: Path, plan: Plan, store: Path | None = None, display: Display | None = None) -> None:
+        self.folder, self.plan = folder, plan
+        self.store = store or folder / "runs"
+        self.display = display or Silent()
+        self.calibration: dict[str, Any] | None = None
+
+    def write_plan(self) -> None:
+        """So that a report needs nothing but files."""
+        with replacing(self.folder / "plan.yaml") as file:
+            values = {**asdict(self.plan), "store": os.path.relpath(self.store, self.folder)}
+            file.write(yaml.safe_dump(values, sort_keys=False).encode())
+
+    def calibrate(self) -> dict[str, Any]:
+        """Seconds a step of every arm: measured before anything else runs, and kept."""
+        path = self.folder / "calibration.json"
+        kept = read_json(path)
+        if kept is None or set(kept) != set(self.plan.arms):
+            kept = calibrate({arm: self.plan.config(arm) for arm in self.plan.arms}, self.display)
+            write_json(path, kept)
+        self.calibration = kept
+        return kept
+
+    def steps_of(self, arm: str, protocol: str) -> int:
+        """How many steps an arm takes: its own epochs, or as many as the baseline's time buys."""
+        assert self.calibration is not None
+        steps = {name: self._steps_as_planned(name) for name in (arm, self.plan.baseline)}
+        if protocol == "steps":
+            return steps[arm]
+        seconds = {name: self.calibration[name]["seconds_per_step"] for name in steps}
+        return max(1, math.floor(steps[self.plan.baseline] * seconds[self.plan.baseline] / seconds[arm]))
+
+    def _steps_as_planned(self, arm: str) -> int:
+        assert self.calibration is not None
+        config = self.plan.config(arm)
+        return config.steps or config.epochs * self.calibration[arm]["steps_per_epoch"]
+
+    def configs(self, arm: str, protocol: str) -> list[TrainConfig]:
+        """A run a seed. The baseline's are the same under both protocols, and are trained once."""
+        steps = self.steps_of(arm, protocol)
+        return [self.plan.config(arm, steps=steps, seed=seed) for seed in range(self.plan.seeds)]
+
+    def fit_into(self, minutes: float, jobs: int) -> None:
+        """As many seeds and steps as the time left after calibration bears."""
+        cost = self._seconds_a_seed()
+        budget = 60 * minutes * jobs
+        self.plan.seeds = min(MOST_SEEDS, int(budget / cost))
+        if self.plan.seeds < FEWEST_SEEDS:
+            share = min(1.0, budget / (FEWEST_SEEDS * cost))
+            steps = max(1, math.floor(self._steps_as_planned(self.plan.baseline) * share))
+            self.plan.base = {**self.plan.base, "steps": steps}
+            self.plan.seeds = FEWEST_SEEDS
+
+    def _seconds_a_seed(self) -> float:
+        """Of computing, evaluation included, for one seed of every arm under every protocol."""
+        assert self.calibration is not None
+        total, counted = 0.0, set()
+        for arm, found in self.calibration.items():
+            for protocol in self.plan.protocols:
+                steps = self.steps_of(arm, protocol)
+                if (arm, steps) not in counted:
+                    counted.add((arm, steps))
+                    evaluations = math.ceil(steps / found["steps_per_epoch"])
+                    total += steps * found["seconds_per_step"] + evaluations * found["evaluation_seconds"]
+        return total
+
+    def run(self, jobs: int = 1) -> None:
+        """Train every run that is not finished."""
+        pairs = [(arm, protocol) for arm in self.plan.arms for protocol in self.plan.protocols]
+        configs = [config for arm, protocol in pairs for config in self.configs(arm, protocol)]
+        configs.sort(key=lambda config: config.seed)  # so that what was interrupted has whole seeds
+        run_all(configs, self.store, jobs, self.display)
+
+    def run_until_precise(self, jobs: int = 1) -> None:
+        """Add seeds until every difference to the baseline is known to within half a point, or there are twenty."""
+        self.plan.seeds = max(FEWEST_SEEDS, jobs)
+        while True:
+            self.write_plan()
+            self.run(jobs)
+            if self.precise() or self.plan.seeds >= MOST_SEEDS:
+                return
+            self.plan.seeds = min(MOST_SEEDS, self.plan.seeds + max(2, jobs))
+
+    def precise(self) -> bool:
+        """Whether the interval of every difference at the primary endpoint is narrow enough."""
+        protocol = "time" if "time" in self.plan.protocols else self.plan.protocols[0]
+        finals = {arm: self._final_accuracies(arm, protocol) for arm in self.plan.arms}
+        baseline = finals.pop(self.plan.baseline)
+        halves = [difference(values, baseline).half for values in finals.values()]
+        return all(half is not None and half <= PRECISION for half in halves)
+
+    def _final_accuracies(self, arm: str, protocol: str) -> list[float]:
+        folders = [folder_of(self.store, config) for config in self.configs(arm, protocol)]
+        records = [read_lines(folder / "metrics.jsonl") for folder in folders if finished(folder)]
+        return [100 * (1 - lines[-1]["test_error"]) for lines in records if lines]
+
+
+def open_folder(out: Path, plan: Plan) -> Path:
+    """The folder of this plan: one that holds it already is gone on with, one that holds another is left alone."""
+    number = 1
+    while True:
+        candidate = out if number == 1 else out.with_name(f"{out.name}-{number}")
+        kept = candidate / "plan.yaml"
+        if not candidate.exists():
+            return new_folder(candidate)
+        if kept.exists() and _same(yaml.safe_load(kept.read_text()), plan):
+            return candidate
+        number += 1
+
+
+def _same(kept: Any, plan: Plan) -> bool:
+    """But for what is decided while it runs: seeds (auto) and steps (minutes)."""
+    if not isinstance(kept, dict):
+        return False
+    mine, free = asdict(plan), ("seeds", "caption", "title")
+    bases = [{name: value for name, value in values["base"].items() if name != "steps"} for values in (kept, mine)]
+    names = [name for name in mine if name not in (*free, "base")]
+    return bases[0] == bases[1] and all(kept.get(name) == mine[name] for name in names)
+
+
+def compare(
+    base: TrainConfig,
+    arms: dict[str, Overrides],
+    out: Path,
+    *,
+    seeds: int | str = 5,
+    minutes: float | None = None,
+    protocols: list[str] | None = None,
+    jobs: int = 1,
+    title: str = "",
+    display: Display | None = None,
+) -> Experiment:
+    """Plan, calibrate, train; resumable. The results are read from its folder."""
+    auto = seeds == "auto"
+    plan = Plan(title or base.data.name, to_dict(base), arms, seeds=FEWEST_SEEDS if auto else int(seeds))
+    plan.protocols = list(protocols or PROTOCOLS)
+    if base.threads is None and jobs > 1:
+        plan.base["threads"] = 1  # runs side by side must not fight for cores
+    plan.__post_init__()
+    folder = open_folder(out, plan)
+    experiment = Experiment(folder, plan, display=display)
+    experiment.write_plan()
+    experiment.calibrate()
+    if minutes is not None:
+        experiment.fit_into(minutes, jobs)
+    experiment.write_plan()
+    if auto:
+        experiment.run_until_precise(jobs)
+    else:
+        experiment.run(jobs)
+    return experiment

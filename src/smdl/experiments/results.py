@@ -1,0 +1,198 @@
+"""Results: what the files of an experiment say. Reads files, never the program that wrote them."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+
+from smdl.experiments.compare import Experiment, Plan
+from smdl.experiments.runner import folder_of
+from smdl.experiments.statistics import Estimate, difference, estimate, holm
+from smdl.training.files import read_json, read_lines, replacing, write_json
+
+#: Quantities of a run, as percentages where they are fractions: name -> how it is read off the epochs' records.
+MEASURES = {
+    "final_accuracy": lambda epochs: 100 * (1 - epochs[-1]["test_error"]),
+    "mean_accuracy": lambda epochs: mean(100 * (1 - record["test_error"]) for record in epochs),
+    "final_loss": lambda epochs: epochs[-1]["test_loss"],
+    "mean_loss": lambda epochs: mean(record["test_loss"] for record in epochs),
+    "final_train_accuracy": lambda epochs: 100 * (1 - epochs[-1]["train_error"]),
+    "final_train_loss": lambda epochs: epochs[-1]["train_loss"],
+}
+LEVEL = 0.05
+
+
+class ResultsError(ValueError):
+    """A folder that holds no experiment."""
+
+
+def collect(folder: Path) -> dict[str, Any]:
+    """Everything a report shows, as plain values: results.json."""
+    experiment, problems = _open(folder), []
+    plan = experiment.plan
+    runs = []
+    for arm in plan.arms:
+        for protocol in plan.protocols:
+            for config in experiment.configs(arm, protocol):
+                at = folder_of(experiment.store, config)
+                epochs, problem = _read_run(at)
+                if problem:
+                    problems.append(f"{arm}, seed {config.seed}, equal {protocol}: {problem}")
+                name = str(at.relative_to(folder)) if at.is_relative_to(folder) else str(at)
+                runs.append({"arm": arm, "protocol": protocol, "seed": config.seed, "folder": name,
+                             "steps": config.steps, "epochs": epochs, "problem": problem})  # fmt: skip
+    rows = [_row(experiment, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
+    tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs)]
+    environment = next((found["environment"] for run in runs if (found := _summary(folder / run["folder"]))), {})
+    return {
+        "title": plan.title,
+        "caption": plan.caption,
+        "baseline": plan.baseline,
+        "primary": "time" if "time" in plan.protocols else plan.protocols[0],
+        "protocols": plan.protocols,
+        "arms": list(plan.arms),
+        "seeds": plan.seeds,
+        "verdict": verdict(plan, tests),
+        "rows": rows,
+        "tests": tests,
+        "calibration": experiment.calibration,
+        "runs": runs,
+        "problems": sorted(set(problems)),
+        "config": plan.base,
+        "overrides": plan.arms,
+        "environment": environment,
+    }
+
+
+def write(folder: Path, results: dict[str, Any]) -> None:
+    """results.json and results.csv."""
+    write_json(folder / "results.json", results)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["protocol", "arm", "seed", "steps", *MEASURES])
+    for run in results["runs"]:
+        if run["epochs"] and not run["problem"]:
+            measured = [measure(run["epochs"]) for measure in MEASURES.values()]
+            writer.writerow([run["protocol"], run["arm"], run["seed"], run["steps"], *measured])
+    with replacing(folder / "results.csv") as file:
+        file.write(text.getvalue().encode())
+
+
+def verdict(plan: Plan, tests: list[dict[str, Any]]) -> str:
+    """One sentence, about the primary endpoint alone."""
+    protocol = "time" if "time" in plan.protocols else plan.protocols[0]
+    parts = [_said(test) for test in tests if test["protocol"] == protocol]
+    if not parts:
+        return f"Nothing to compare with {plan.baseline} yet."
+    return f"At equal {protocol}, against {plan.baseline} over {plan.seeds} seeds: {'; '.join(parts)}."
+
+
+def _said(test: dict[str, Any]) -> str:
+    arm, gap, half, p = test["arm"], test["difference"], test["half"], test["p_holm"]
+    if math.isnan(gap):
+        return f"{arm} has no finished run"
+    if p is None:
+        return f"{arm} {gap:+.2f} points, from too few seeds to tell"
+    if p < LEVEL:
+        return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points"
+    return f"no difference seen for {arm} (±{half:.2f} points)"
+
+
+def _open(folder: Path) -> Experiment:
+    path = folder / "plan.yaml"
+    try:
+        values = yaml.safe_load(path.read_text())
+        store = folder / values.pop("store")
+        experiment = Experiment(folder, Plan(**values), store)
+    except FileNotFoundError:
+        raise ResultsError(f"{folder} holds no experiment: it has no plan.yaml") from None
+    except (yaml.YAMLError, TypeError, AttributeError, KeyError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path} is damaged: {error}") from error
+    experiment.calibration = read_json(folder / "calibration.json")
+    if not isinstance(experiment.calibration, dict) or set(experiment.calibration) != set(experiment.plan.arms):
+        raise ResultsError(f"{folder} was interrupted before its calibration: start it again to go on")
+    return experiment
+
+
+def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """(the epochs' records, what is wrong with the run)."""
+    failed = read_json(folder / "failed.json")
+    if failed is not None:
+        return [], f"diverged: {failed.get('error', '')}"
+    if not folder.exists():
+        return [], "not begun"
+    try:
+        epochs = read_lines(folder / "metrics.jsonl")
+        for record in epochs:
+            for measure in MEASURES.values():
+                measure([record])
+    except (KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+        return [], f"its metrics.jsonl is damaged: {error!r}"
+    if _summary(folder) is None:
+        return [], "not finished"
+    return (epochs, None) if epochs else ([], "its metrics.jsonl is empty")
+
+
+def _summary(folder: Path) -> dict[str, Any] | None:
+    found = read_json(folder / "summary.json")
+    return found if isinstance(found, dict) and "environment" in found else None
+
+
+def _of(runs: list[dict[str, Any]], arm: str, protocol: str) -> list[dict[str, Any]]:
+    return [run for run in runs if run["arm"] == arm and run["protocol"] == protocol and not run["problem"]]
+
+
+def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """A line of the table: estimates over seeds, and costs from the calibration."""
+    mine, plan, calibration = _of(runs, arm, protocol), experiment.plan, experiment.calibration
+    assert calibration is not None
+    cost, reference = calibration[arm], calibration[plan.baseline]
+    steps = experiment.steps_of(arm, protocol)
+    goal = _values(_of(runs, plan.baseline, protocol), "final_accuracy")
+    reached = [_steps_to(run["epochs"], mean(goal)) for run in mine] if goal else []
+    hits = sorted(steps for steps in reached if steps is not None)
+    typical = hits[len(hits) // 2] if hits else None
+    overhead = {name: cost["parts"][name] / reference["seconds_per_step"] for name in ("scoring", "selection")}
+    return {
+        "arm": arm,
+        "protocol": protocol,
+        "seeds": len(mine),
+        "steps": steps,
+        "seconds": steps * cost["seconds_per_step"],
+        "seconds_per_step": cost["seconds_per_step"],
+        "overhead": {**overhead, "total": cost["seconds_per_step"] / reference["seconds_per_step"] - 1},
+        "forwards_per_step": cost["forwards_per_step"],
+        "steps_to_baseline": typical,
+        "seconds_to_baseline": None if typical is None else typical * cost["seconds_per_step"],
+        "reached_baseline": f"{len(hits)}/{len(mine)}",
+        **{name: _plain(estimate(_values(mine, name))) for name in MEASURES},
+    }
+
+
+def _values(runs: list[dict[str, Any]], measure: str) -> list[float]:
+    return [MEASURES[measure](run["epochs"]) for run in runs]
+
+
+def _steps_to(epochs: list[dict[str, Any]], accuracy: float) -> int | None:
+    """Steps at the first evaluation that is at least as good."""
+    return next((record["steps"] for record in epochs if 100 * (1 - record["test_error"]) >= accuracy), None)
+
+
+def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Welch's test of every arm's final accuracy against the baseline's, Holm over the arms."""
+    baseline = _values(_of(runs, plan.baseline, protocol), "final_accuracy")
+    others = [arm for arm in plan.arms if arm != plan.baseline]
+    found = [difference(_values(_of(runs, arm, protocol), "final_accuracy"), baseline) for arm in others]
+    adjusted = holm([gap.p for gap in found])
+    return [
+        {"arm": arm, "protocol": protocol, "difference": gap.mean, "half": gap.half, "p": gap.p, "p_holm": p}
+        for arm, gap, p in zip(others, found, adjusted, strict=True)
+    ]
+
+
+def _plain(value: Estimate) -> dict[str, Any]:
+    return {"mean": None if math.isnan(value.mean) else value.mean, "half": value.half, "count": value.count}
