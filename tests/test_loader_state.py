@@ -1,0 +1,201 @@
+"""Epochs by their number, and going on where a state was taken."""
+
+import copy
+import io
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import smdl
+from tests.toys import (
+    ADAPTIVE,
+    CASES,
+    Net,
+    Tuples,
+    begun,
+    epoch_of,
+    make,
+    numbers_of,
+    same,
+    train,
+)
+
+ROOT = Path(__file__).parent.parent
+EVERY = [*CASES, *ADAPTIVE]
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("case", [case for case in EVERY if not case.startswith("loss")])
+def test_an_epoch_is_known_by_its_number(case):
+    loader, twin = make(case, Tuples(30), Net()), make(case, Tuples(30), Net())
+    one, two = epoch_of(loader), epoch_of(loader)
+    chance = case in ("uniform", "uniform_full", "replacement") or isinstance(loader.refresh, smdl.RandomPool)
+    assert one != two or not chance
+    for epoch, batches in ((1, two), (0, one), (1, two)):
+        twin.set_epoch(epoch)
+        assert epoch_of(twin) == batches
+    assert epoch_of(make(case, Tuples(30), Net(), seed=1)) != one or not chance
+
+
+@pytest.mark.parametrize("case", ["recommended", "recommended_full", "uniform"])
+def test_an_epoch_broken_off_is_not_begun_again(case):
+    loader, twin = make(case, Tuples(30), Net()), make(case, Tuples(30), Net())
+    for step, _ in enumerate(loader):
+        if step == 2:
+            break
+    twin.set_epoch(1)
+    assert epoch_of(loader) == epoch_of(twin)
+    loader.set_epoch(1)
+    next(iter(loader))
+    loader.set_epoch(1)
+    twin.set_epoch(1)
+    assert epoch_of(loader) == epoch_of(twin), "unless asked to"
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, None])
+def test_an_epoch_is_a_number(epoch):
+    with pytest.raises(ValueError, match=f"epoch must be a whole number ≥ 0, got {epoch}"):
+        smdl.DataLoader(Tuples(), Net(), 4).set_epoch(epoch)
+
+
+@pytest.mark.parametrize("case", EVERY)
+@pytest.mark.parametrize("stop", [1, 4, 6, 8, 13], ids="after {}".format)
+def test_resume_gives_the_identical_tail_and_the_identical_weights(case, stop):
+    """With windows of three and eight steps an epoch: mid-window, between windows, at an epoch's end, in the next."""
+    loader, model, optimizer = begun(case)
+    seen = train(loader, model, optimizer, 20)
+
+    first = begun(case)
+    train(*first, stop)
+    state = through_a_file([part.state_dict() for part in first])
+    second = begun(case)
+    for part, saved in zip(second, state, strict=True):
+        part.load_state_dict(saved)
+    assert train(*second, 20 - stop) == seen[stop:]
+    assert same([*second[1].state_dict().values()], [*model.state_dict().values()])
+
+
+def test_resume_in_another_process(tmp_path):
+    loader, model, optimizer = begun("paper")
+    seen = train(loader, model, optimizer, 12)
+    stopped = begun("paper")
+    train(*stopped, 7)
+    torch.save([part.state_dict() for part in stopped], tmp_path / "state.pt")
+    code = (
+        "import sys, torch; torch.set_num_threads(1)\n"
+        "from tests.toys import begun, train\n"
+        "parts = begun('paper')\n"
+        "for part, saved in zip(parts, torch.load(sys.argv[1], weights_only=True)): part.load_state_dict(saved)\n"
+        "print(train(*parts, 5), parts[1].head.weight.tolist())"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "state.pt"]
+    printed = subprocess.run(command, capture_output=True, cwd=ROOT, check=True, text=True).stdout
+    assert printed.strip() == f"{seen[7:]} {model.head.weight.tolist()}"
+
+
+def test_the_epoch_of_a_loaded_state_goes_on_under_its_number():
+    loader, model, optimizer = begun("recommended_full")
+    train(loader, model, optimizer, 12)
+    resumed = begun("recommended_full")[0]
+    for epoch, left in ((1, 4), (2, 8), (0, 8)):
+        resumed.load_state_dict(loader.state_dict())
+        resumed.set_epoch(epoch)
+        assert len(epoch_of(resumed)) == left
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_state_taken_with_the_last_batch_in_hand_begins_the_next_epoch(case):
+    loader, model, optimizer = begun(case)
+    seen = train(loader, model, optimizer, 16)
+    first = begun(case)
+    train(*first, 8)
+    second = begun(case)
+    for one, other in zip(first, second, strict=True):
+        other.load_state_dict(one.state_dict())
+    next(iter(second[0]))
+    assert numbers_of(second[0]).tolist() == seen[8]
+
+
+def test_a_state_is_not_changed_by_what_follows():
+    loader, model, optimizer = begun("loss_recomputed")
+    train(loader, model, optimizer, 11)
+    state = loader.state_dict()
+    kept = copy.deepcopy(state)
+    train(loader, model, optimizer, 11)
+    assert torch.equal(state["taken"], kept["taken"])
+    for name, value in kept["strategy"].items():
+        assert torch.equal(torch.as_tensor(state["strategy"][name]), torch.as_tensor(value))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 6}, "a loader with seed 5, this one has 6"),
+        ({"batch_size": 5}, r"batch_size \[4, 4\], this one has \[5, 5\]"),
+        ({"drop_last": True}, "drop_last False, this one has True"),
+        ({"refresh": smdl.Full(3)}, r"refresh RandomPool\(factor=3.0\), this one has Full\(every=3\)"),
+        ({"refresh": smdl.RandomPool(2)}, r"this one has RandomPool\(factor=2.0\)"),
+        ({"strategy": "loss"}, "strategy Submodular, this one has LossRank"),
+        ({"dataset": Tuples(29)}, "samples 30, this one has 29"),
+    ],
+)
+def test_the_state_of_another_loader_is_refused(changes, message):
+    state = smdl.DataLoader(Tuples(30), Net(), 4, seed=5).state_dict()
+    options = {"dataset": Tuples(30), "batch_size": 4, "seed": 5, **changes}
+    loader = smdl.DataLoader(model=Net(), **options)
+    with pytest.raises(ValueError, match=message):
+        loader.load_state_dict(state)
+    smdl.DataLoader(Tuples(30), Net(), 4, seed=5, refresh=smdl.RandomPool(3)).load_state_dict(state)
+
+
+class Augmented(Tuples):
+    """Noise of three generators on every sample."""
+
+    def __getitem__(self, row: int):
+        x, y = super().__getitem__(row)
+        return x + torch.rand(()) + random.random() + np.random.rand(), y  # noqa: NPY002
+
+
+@pytest.mark.parametrize("case", ["recommended", "recommended_full"])
+def test_augmentation_in_workers_is_the_same_with_any_number_of_them_and_after_a_resume(case):
+    data, runs, state = Augmented(30), [], {}
+    for workers in (1, 2):
+        loader = begun(case, data, num_workers=workers)[0]
+        batches, noise = [], []
+        for step, (x, _) in enumerate(loader):
+            batches.append(x.clone())
+            noise.append(round(float((x - data.x[numbers_of(loader)])[0, 0]), 5))
+            if step == 3:
+                state = loader.state_dict()
+        runs.append(batches)
+    assert same(*runs)
+    resumed = begun(case, data, num_workers=1)[0]
+    resumed.load_state_dict(state)
+    assert same([x.clone() for x, _ in resumed], runs[0][4:])
+    assert len(set(noise)) == 8, "every step draws its own"
+
+
+def test_a_resumed_loader_does_not_train_the_reference_again():
+    data = Tuples(30)
+    loader = make("paper", data, Net())
+    next(iter(loader))
+    cost = len(data.reads)
+    resumed = make("paper", data, Net())
+    resumed.load_state_dict(through_a_file(loader.state_dict()))
+    resumed.set_epoch(3)  # a refresh is due
+    data.reads.clear()
+    next(iter(resumed))
+    assert len(data.reads) < cost
+    assert data.reads[:30] == list(range(30)), "scoring, and nothing before it"
+    assert torch.equal(resumed.state_dict()["reference"], loader.state_dict()["reference"])

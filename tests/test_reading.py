@@ -1,0 +1,130 @@
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate
+
+from smdl.reading import Reader, Request, check_dataset
+from tests.toys import ManyAtOnce, Shifted, Tuples, same
+
+
+class Noise(Dataset):
+    """Random numbers of every generator, and who drew them."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, row: int) -> list[float]:
+        return [row, torch.rand(()).item(), np.random.rand(), random.random(), os.getpid()]  # noqa: NPY002
+
+
+def rows_of(batch) -> list:
+    return [int(column) for column in batch[0]]
+
+
+def test_requests_are_answered_one_by_one_in_their_order():
+    data, scoring = Tuples(), Shifted()
+    reader = Reader(data, scoring, None, 0)
+    requests = [
+        Request(0, [3, 1]),
+        Request(1, [2, 2, 0], train=False, score=True),
+        Request(2, [5], train=True, score=True),
+    ]
+    first, second, third = reader.read(requests)
+    assert same(first[0], [data.x[[3, 1]], data.y[[3, 1]]])
+    assert first[1] is None
+    assert second[0] is None
+    assert torch.equal(second[1][0], data.x[[2, 2, 0]] + 100)
+    assert torch.equal(third[0][0] + 100, third[1][0])
+    assert data.reads == [3, 1, 5]
+    assert scoring.reads == [2, 2, 0, 5]
+
+
+def test_without_a_scoring_dataset_the_dataset_is_scored():
+    data = Tuples()
+    ((_, batch),) = Reader(data, None, None, 0).read([Request(0, [4], train=False, score=True)])
+    assert torch.equal(batch[0], data.x[[4]])
+
+
+def test_nothing_is_read_before_it_is_asked_for():
+    data = Tuples()
+    reader = Reader(data, None, None, 0)
+    read = reader.read(Request(0, [row]) for row in range(9))
+    assert data.reads == []
+    next(read)
+    assert data.reads == [0]
+
+
+def test_a_dataset_that_reads_many_at_once_is_asked_so():
+    data = ManyAtOnce()
+    reader = Reader(data, None, None, 0)
+    ((batch, _),) = reader.read([Request(0, range(2, 5))])
+    assert torch.equal(batch[0], data.x[2:5])
+
+
+def test_the_collate_function_makes_the_batch():
+    ((batch, _),) = Reader(Tuples(), None, len, 0).read([Request(0, [1, 2, 3])])
+    assert batch == 3
+
+
+def test_workers_answer_each_request_with_its_own_random_numbers():
+    requests = [Request(100 + k, [k, k + 1]) for k in range(6)]
+    seen = {}
+    for workers in (1, 2):
+        reader = Reader(Noise(), None, default_collate, workers)
+        batches = [batch for batch, _ in reader.read(requests)]
+        assert [rows_of(batch) for batch in batches] == [[k, k + 1] for k in range(6)]
+        pids = {int(batch[4][0]) for batch in batches}
+        assert len(pids) == workers
+        seen[workers] = [[column.tolist() for column in batch[1:4]] for batch in batches]
+        tail = [batch for batch, _ in reader.read(requests[4:])]
+        assert [[column.tolist() for column in batch[1:4]] for batch in tail] == seen[workers][4:]
+        assert {int(batch[4][0]) for batch in tail} <= pids, "the workers of the first plan read the second"
+    assert seen[1] == seen[2]
+    assert len({str(batch) for batch in seen[1]}) == 6, "every request has numbers of its own"
+
+
+def test_a_plan_given_up_does_not_disturb_the_next_one():
+    reader = Reader(Tuples(), None, None, 1)
+    data = Tuples()
+    given_up = reader.read([Request(0, [row]) for row in range(20)])
+    next(given_up)
+    batches = [batch for batch, _ in reader.read([Request(0, [7]), Request(0, [3])])]
+    assert torch.equal(torch.cat([batch[0] for batch in batches]), data.x[[7, 3]])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_reading_leaves_the_global_random_numbers_alone(workers):
+    reader = Reader(Tuples(), None, None, workers)
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index] # noqa: NPY002
+    list(reader.read([Request(5, [1])]))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()  # type: ignore[index] # noqa: NPY002
+    assert random.getstate() == states[2]
+
+
+class Stream(IterableDataset):
+    """It has a length, and inherits a __getitem__ that only raises."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self):
+        return iter(range(5))
+
+
+@pytest.mark.parametrize("dataset", [Stream(), iter([1, 2]), 3], ids=["IterableDataset", "iterator", "number"])
+def test_only_map_style_datasets_are_read(dataset):
+    with pytest.raises(
+        ValueError, match=r"dataset must be map-style, .* \(smdl.filter takes any iterable of batches\)"
+    ):
+        check_dataset(dataset)
+
+
+def test_a_dataset_has_at_least_one_sample():
+    assert check_dataset(Tuples(7)) == 7
+    assert check_dataset([1, 2, 3]) == 3
+    with pytest.raises(ValueError, match="scoring_dataset must have at least one sample, got an empty one"):
+        check_dataset(TensorDataset(torch.zeros(0)), "scoring_dataset")
