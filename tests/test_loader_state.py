@@ -146,7 +146,8 @@ def test_a_state_is_not_changed_by_what_follows():
         ({"drop_last": True}, "drop_last False, this one has True"),
         ({"refresh": smdl.Full(3)}, r"refresh RandomPool\(factor=3.0\), this one has Full\(every=3\)"),
         ({"refresh": smdl.RandomPool(2)}, r"this one has RandomPool\(factor=2.0\)"),
-        ({"strategy": "loss"}, "strategy Submodular, this one has LossRank"),
+        ({"strategy": "loss"}, r"strategy Objective\(facility_location.*, this one has LossRank"),
+        ({"objective": "paper_subset"}, r"this one has Objective\(uncertainty=0.25"),
         ({"dataset": Tuples(29)}, "samples 30, this one has 29"),
     ],
 )

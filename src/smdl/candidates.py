@@ -112,6 +112,13 @@ def check_replacement(strategy: Strategy, refresh: Refresh, replacement: bool) -
     return replacement
 
 
+def check_count(name: str, value: Any) -> int:
+    """A whole number from 1 on."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(choice(name, value, "a whole number ≥ 1"))
+    return int(value)
+
+
 def check_batch_size(batch_size: Any, n: int) -> Size:
     """A number or (fewest, most), no more than there are samples."""
     sizes = batch_size if isinstance(batch_size, tuple) else (batch_size,)

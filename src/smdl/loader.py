@@ -22,6 +22,7 @@ from smdl.candidates import (
     at_most,
     bounds,
     check_batch_size,
+    check_count,
     check_refresh,
     check_replacement,
     check_size_penalty,
@@ -99,10 +100,10 @@ class DataLoader:
         check_size_penalty(self.strategy, self.batch_size)
         self.refresh = check_refresh(self.strategy, objective, refresh, refresh_every)
         self.replacement = check_replacement(self.strategy, self.refresh, replacement)
-        self.drop_last, self.seed = drop_last, seed
         self._key = stream(seed)
+        self.drop_last, self.seed = drop_last, int(seed)
         self._scorer = Scorer(model, forward=forward, targets=targets, features=features)
-        self._scoring_batch_size = scoring_batch_size
+        self._scoring_batch_size = check_count("scoring_batch_size", scoring_batch_size)
         self._reader = Reader(dataset, scoring_dataset, collate_fn, num_workers, **options)
         self._both = scoring_dataset is not None
         self._given_reference = _check_reference(reference, self._n)
@@ -138,9 +139,6 @@ class DataLoader:
             self._resumed = False
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._resumed and self._step:  # the last iteration was broken off: this is another epoch
-            self._begin(self._epoch + 1)
-        self._resumed = False
         return self._iterate()
 
     def warm_up(self) -> None:
@@ -158,7 +156,8 @@ class DataLoader:
     def observe(self, losses: Tensor | np.ndarray) -> None:
         """The loss of each sample of the current batch, for strategies that learn from it. A hook on the model calls
         this by itself where the training forward returns logits; call it where it does not."""
-        assert self.batch is not None
+        if self.batch is None:
+            raise ValueError("observe takes the losses of the batch in hand, and none was handed out yet")
         values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
         if values.shape != self.batch.indices.shape:
             raise ValueError(f"losses must be one a sample of the batch, {len(self.batch)}, got shape {values.shape}")
@@ -205,11 +204,13 @@ class DataLoader:
             "samples": self._n,
             "batch_size": [low, high],
             "seed": self.seed,
-            "strategy": type(self.strategy).__name__,
+            "strategy": self.strategy.describe(),
             "refresh": str(self.refresh),
             "replacement": self.replacement,
             "drop_last": self.drop_last,
         }
+
+    _parts: list[Tensor]  # logits of a batch that was forwarded in parts
 
     def _begin(self, epoch: int) -> None:
         self._epoch, self._step, self._used = epoch, 0, 0
@@ -218,12 +219,15 @@ class DataLoader:
         self._taken = np.zeros(self._n if tracked else 0, bool)
 
     def _iterate(self) -> Iterator[Any]:
+        if not self._resumed and self._step:  # the last iteration was broken off: this is another epoch
+            self._begin(self._epoch + 1)
+        self._resumed = False
         batches = self._from_pools() if isinstance(self.refresh, RandomPool) else self._from_all()
         with listening(self.model, self._hear if self.strategy.learns else None):
             for self.batch, batch in batches:
                 self._step += 1
                 self._used += len(self.batch)
-                self._observed = False
+                self._observed, self._parts = False, []
                 if self.strategy.learns:
                     self._targets = self._scorer.targets(batch)
                 ended = self._size() is None
@@ -344,9 +348,15 @@ class DataLoader:
         self.seconds[what] += time.perf_counter() - started
 
     def _hear(self, logits: Tensor) -> None:
-        """A training forward of the batch in hand: its losses are news to a strategy that learns."""
-        if len(logits) == len(self._targets):
-            self.observe(F.cross_entropy(logits.float(), self._targets.to(logits.device), reduction="none"))
+        """A training forward of the batch in hand, whole or one part of it after the other (gradient accumulation):
+        its losses are news to a strategy that learns."""
+        self._parts.append(logits)
+        if sum(map(len, self._parts)) > len(self._targets):  # what came before was some other forward
+            self._parts = [logits]
+        if sum(map(len, self._parts)) == len(self._targets):
+            whole = torch.cat(self._parts).float()
+            self._parts = []
+            self.observe(F.cross_entropy(whole, self._targets.to(whole.device), reduction="none"))
 
     def _warn_unobserved(self) -> None:
         warnings.warn(

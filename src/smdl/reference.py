@@ -16,7 +16,7 @@ from smdl.batches import move
 from smdl.errors import choice
 from smdl.randomness import stream
 from smdl.reading import Reader, Request
-from smdl.scoring import Scorer, check_targets, device_of
+from smdl.scoring import Scorer, check_targets, device_of, kept_generators
 
 log = logging.getLogger("smdl")
 
@@ -77,8 +77,7 @@ def _train(
         for start in range(0, max(1, count - count % batch_size), batch_size)  # BatchNorm cannot train on one sample
     ]
     mine, device, done = scorer.of(model), device_of(model), 0
-    cpu = torch.get_rng_state()
-    try:
+    with kept_generators(device):
         torch.manual_seed(stream(seed, 3))
         for request, (batch, _) in zip(requests, reader.read(requests), strict=True):
             batch = move(batch, device)
@@ -92,6 +91,4 @@ def _train(
             optimizer.step()
             done += len(request.rows)
             progress(done)
-    finally:
-        torch.set_rng_state(cpu)
     return model.eval()

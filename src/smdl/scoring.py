@@ -188,15 +188,21 @@ def quiet(model: nn.Module) -> Iterator[None]:
     no_grad, not inference_mode: a module may keep a tensor of the forward, and training must be able to use it.
     """
     modes = [(module, module.training) for module in model.modules()]
-    device = device_of(model)
-    devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"), torch.no_grad():
+    with kept_generators(device_of(model)), torch.no_grad():
         model.eval()
         try:
             yield
         finally:
             for module, training in modes:
                 module.training = training
+
+
+@contextmanager
+def kept_generators(device: torch.device) -> Iterator[None]:
+    """Afterwards the random state of the CPU and of the device is what it was."""
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
+        yield
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -41,6 +41,17 @@ def check_against_the_equations(path, pool: Pool, objective: Objective, data: st
     np.testing.assert_allclose(selection.gains, values, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("normalize", ["pool", "candidates"])
+@pytest.mark.parametrize("neighbours", [None, 2])
+def test_a_pool_of_copies_has_nothing_to_gain_from(neighbours, normalize):
+    pool = Pool(np.ones((3, 1), np.float32))
+    objective = smdl.Objective(facility_location=0.1, normalize=normalize, neighbours=neighbours)
+    for path in (fast, in_torch):
+        selection = path(pool, objective, 2, "naive", seed=0)
+        assert selection.indices.tolist() == reference.select(pool, objective, 2, "naive", 1, 0.01, 0)[0]
+        assert selection.gains.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("name", SET_TERMS)
 @given(data=st.data())
 def test_one_set_term_picks_what_the_equations_pick_on_a_dyadic_grid(name, data):

@@ -265,3 +265,15 @@ def test_the_model_is_listened_to_only_while_iterating(end):
             if end == "error":
                 raise ZeroDivisionError
     assert len(model._forward_hooks) == 0
+
+
+def test_a_batch_forwarded_in_parts_is_heard_as_a_whole():
+    """Gradient accumulation over micro-batches."""
+    loader = smdl.DataLoader(Tuples(30), model := Net(), 10, strategy="loss")
+    for x, y in loader:
+        losses = [
+            torch.nn.functional.cross_entropy(model(x[part]), y[part], reduction="none")
+            for part in (slice(0, 4), slice(4, 8), slice(8, 10))
+        ]
+        assert loader.batch is not None
+        assert np.allclose(known(loader)[loader.batch.indices], torch.cat(losses).detach().numpy())

@@ -156,6 +156,8 @@ class _Torch:
         if self.problem.objective.normalize == "candidates":
             total = torch.zeros_like(candidates, dtype=self.modular.dtype)
             for name, weight in weights.items():
+                if name in self.terms and self.terms[name].unit == 0:  # no two samples differ: nothing to gain
+                    continue
                 raw = self.raw[name][candidates] if name in self.raw else self.terms[name].gains(candidates)
                 total = total + weight * _scaled(raw, valid)
         else:

@@ -47,6 +47,9 @@ class LossRank(Strategy):
         self._drawn, self._since_sort = 0, sort_every  # the order of the plain pass is no ranking
         self._losses = self._order = np.zeros(0)
 
+    def describe(self) -> str:
+        return f"LossRank, pressure {self.first:g} to {self.last:g} over {self.epochs} epochs, recompute {self.scores}"
+
     def pressure(self, epoch: int) -> float:
         """s_e; constant within an epoch."""
         if self.epochs is None:

@@ -36,6 +36,10 @@ class Strategy:
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         """The losses of the batch just trained on, by number in the dataset."""
 
+    def describe(self) -> str:
+        """What a saved state must agree on with the strategy that loads it."""
+        return type(self).__name__
+
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` needs to go on; tensors and plain values."""
         return {}

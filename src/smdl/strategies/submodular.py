@@ -33,6 +33,9 @@ class Submodular(Strategy):
         """Algorithm 1: ten random partitions, lazier-than-lazy greedy in each, merge, again."""
         return cls(objective, optimizer="stochastic", partitions=10, epsilon=0.01)
 
+    def describe(self) -> str:
+        return f"{self.objective!r}, {self.optimizer}, {self.partitions} partitions, epsilon {self.epsilon}"
+
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: Size, rng: np.random.Generator) -> Selection:
         assert pool is not None
         return select(

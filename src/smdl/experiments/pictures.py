@@ -1,0 +1,119 @@
+"""Pictures of what was selected: how often each sample was used, the map of the features, the galleries."""
+
+import io
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from PIL import Image
+
+from smdl.experiments.chosen import Chosen
+from smdl.experiments.figures import INK, PANEL, Look, blank, label, styled, tidy
+
+#: Of classes on a map; with more of them than colours, all have the arm's.
+CLASSES = ("#4477aa", "#ee6677", "#228833", "#b59a1d", "#3fa6c4", "#aa3377", "#8a6d3b", "#7a6fd0", "#5a9e7c", "#8b8f98")
+#: Most bars of a histogram, pixels of the longer side of a gallery's sample, samples in a row of a gallery.
+BARS, SIDE, ROW = 40, 40, 12
+
+
+def used(counts: np.ndarray) -> str:
+    """A sentence on how evenly samples were used."""
+    ordered, total = np.sort(counts)[::-1], max(1, int(counts.sum()))
+    tenth = ordered[: max(1, len(ordered) // 10)].sum() / total
+    return f"{np.mean(counts == 0):.0%} never used; the most used tenth fills {tenth:.0%} of the batches"
+
+
+@styled
+def usage(chosen: dict[str, Chosen], seen: Look) -> Figure | None:
+    """For each arm, how many samples were used how often; all seeds together."""
+    pooled = {arm: np.concatenate(found.counts) for arm, found in chosen.items() if found.counts}
+    if not pooled:
+        return None
+    most = max(int(counts.max()) for counts in pooled.values())
+    step = -(-(most + 1) // BARS)
+    edges = np.arange(0, most + step + 1, step) - 0.5
+    figure = blank(2 * PANEL, 46 + 86 * len(pooled))
+    panels = figure.subplots(len(pooled), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (arm, counts) in zip(panels, pooled.items(), strict=True):
+        shares = 100 * np.histogram(counts, edges)[0] / len(counts)
+        axes.bar(edges[:-1] + step / 2, shares, width=0.82 * step, color=seen.colours[arm])
+        tidy(axes, label(arm))
+        axes.set_title(used(counts), loc="right", weight="normal", size=9.5)
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.set_ylim(0, 1.08 * max(shares.max(), 1e-9))
+    panels[-1].set_xlabel("times used", loc="right")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    figure.supylabel("% of the samples", size=9.5, color=INK)
+    return figure
+
+
+@styled
+def feature_map(chosen: Chosen, colour: str) -> Figure:
+    """Two principal components of the features: the larger and fuller a point, the oftener it was used; a ring was
+    never used. Colours are classes where there are few."""
+    points, labels, counts = (chosen.portrait[name] for name in ("map", "map_labels", "map_counts"))
+    figure = blank(PANEL, 320)
+    axes = figure.add_subplot()
+    few = labels.size > 0 and 0 <= labels.min() and labels.max() < len(CLASSES)
+    colours = np.array([CLASSES[place] for place in labels] if few else [colour] * len(labels))
+    often, skipped = counts / max(1, counts.max(initial=0)), counts == 0
+    axes.scatter(
+        *points[skipped].T, s=9, facecolors="none", edgecolors=colours[skipped].tolist(), linewidths=0.7, alpha=0.8
+    )
+    axes.scatter(
+        *points[~skipped].T,
+        s=5 + 40 * often[~skipped],
+        c=colours[~skipped].tolist(),
+        alpha=0.2 + 0.65 * often[~skipped],
+        linewidths=0,
+    )
+    if few:
+        for number in np.unique(labels):
+            x, y = np.median(points[labels == number], axis=0)
+            axes.annotate(
+                label(chosen.name_of(int(number))), (x, y), ha="center", va="center", weight="bold", size=9.5,
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": CLASSES[number], "alpha": 0.85},
+                color="#333a44",
+            )  # fmt: skip
+    axes.set_axis_off()
+    return figure
+
+
+@styled
+def gallery(chosen: Chosen, title: str) -> Figure:
+    """The most used samples above the least used, each with its class and how often it was used."""
+    rows = {kind: -(-len(chosen.portrait[f"{kind}_images"]) // ROW) for kind in ("most", "least")}
+    figure = blank(2 * PANEL, 40 + 84 * sum(rows.values()))
+    cells = figure.subplots(sum(rows.values()), ROW, squeeze=False)
+    for cell in cells.ravel():
+        cell.set_axis_off()
+    for kind, first in (("most", 0), ("least", rows["most"])):
+        shown = captioned(chosen, kind)
+        for place, (pixels, name, count) in enumerate(shown):
+            cell = cells[first + place // ROW, place % ROW]
+            cell.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255, interpolation="nearest")
+            cell.set_title(f"{name[:11]}\n{count} ×", size=7.5, weight="normal", loc="center", pad=3)
+    figure.suptitle(f"{label(title)}: the most used samples, then the least used", size=10.5, weight="bold")
+    return figure
+
+
+def captioned(chosen: Chosen, kind: str) -> list[tuple[np.ndarray, str, int]]:
+    """(pixels (H, W) or (H, W, 3), class, how often it was used) of the most or the least used samples."""
+    images, labels, counts = (chosen.portrait[f"{kind}_{what}"] for what in ("images", "labels", "counts"))
+    return [
+        (_pixels(image), label(chosen.name_of(int(number))), int(count))
+        for image, number, count in zip(images, labels, counts, strict=True)
+    ]
+
+
+def thumbnail(pixels: np.ndarray) -> bytes:
+    """A small PNG."""
+    image, file = Image.fromarray(pixels), io.BytesIO()
+    image.thumbnail((SIDE, SIDE))
+    image.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """(C, H, W) -> (H, W) or (H, W, 3), whatever the number of channels."""
+    return np.ascontiguousarray(image[:3].transpose(1, 2, 0) if len(image) >= 3 else image[0])
