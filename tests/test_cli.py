@@ -15,17 +15,6 @@ from smdl.training.files import read_lines
 
 ROOT = Path(__file__).parent.parent
 TINY = "--model.name mlp --data.train_size 60 --data.test_size 40 --epochs 2 --batch_size 20".split()  # noqa: SIM905
-    "--model.name",
-    "mlp",
-    "--data.train_size",
-    "60",
-    "--data.test_size",
-    "40",
-    "--epochs",
-    "2",
-    "--batch_size",
-    "20",
-]
 
 
 @pytest.fixture(autouse=True)
