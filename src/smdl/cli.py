@@ -1,21 +1,24 @@
 """The smdl command: parses, calls, prints; no logic. Nothing heavy is imported before it is needed."""
 
-import re
+import os
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from smdl.errors import unknown
+from smdl.errors import choice, unknown
 
 USAGE = """smdl, the SubModular Data Loader
 
 usage: smdl COMMAND [options]
 
-  train     train a network on submodular, loss-based or uniform batches
-  data      list the data sets, or download one
-  doctor    what is here, and what would fail
+  train       train a network on submodular, loss-based or uniform batches
+  compare     does selection pay here? strategies over several seeds, at equal steps and equal time
+  ablate      vary one thing: weights, distance, learning-rate, batch-size, refresh, ...
+  reproduce   the paper's tables and figures, its numbers beside ours
+  report      render the report of a run or an experiment anew, from its files
+  data        list the data sets, or download one
+  doctor      what is here, and what would fail
 
 smdl COMMAND --help tells more.
 """
@@ -25,6 +28,11 @@ DATA_USAGE = """usage: smdl data list
 
 list   the data sets, their sizes, and where they were found
 get    download one, with its checksum verified; a broken download goes on where it stopped
+"""
+
+REPORT_USAGE = """usage: smdl report DIR...
+
+Renders report.html, results.json, results.csv and plots/ in each folder from its files alone.
 """
 
 
@@ -56,27 +64,129 @@ def main(argv: list[str] | None = None) -> int:
 
 def train(arguments: list[str]) -> int:
     """smdl train [--config FILE] [overrides]; smdl train --resume DIR."""
-    parser = train_parser()
-    options = parser.parse_args([*_rewritten(arguments)])
+    options, config = _parse("train", arguments)
     if options.resume and len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
         raise ValueError("a resumed run keeps its config: leave out all options but --resume DIR")
-    made = parser.instantiate(options)
 
     from smdl.training import loop
-    from smdl.training.config import TrainConfig
     from smdl.training.progress import display
 
     shown = display(options.quiet)
     if options.resume:
         summary = loop.resume(Path(options.resume), shown)
     else:
-        config = TrainConfig(**{name: getattr(made, name) for name in TrainConfig.__dataclass_fields__})
-        name = f"{Path(config.data.name.replace(':', '.')).name}-{_strategy_name(config)}-{config.seed}"
+        name = f"{_name(config.data.name)}-{_strategy_name(config)}-{config.seed}"
         summary = loop.train(config, Path(options.out or Path("runs") / name), shown)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")
     print(f"config, metrics, weights: {summary['folder']}")
     return 0
+
+
+def compare(arguments: list[str]) -> int:
+    """smdl compare --strategies uniform,loss,paper,recommended --seeds 5."""
+    options, config = _parse("compare", arguments)
+    names = [name.strip() for name in options.strategies.split(",") if name.strip()]
+    protocols = [name.strip() for name in options.protocols.split(",") if name.strip()]
+
+    from smdl.experiments.arms import overrides_of
+    from smdl.experiments.compare import FEWEST_SEEDS, Plan, run_plan
+    from smdl.training.config import to_dict
+
+    auto = options.seeds == "auto"
+    plan = Plan(
+        f"{config.data.name}: {', '.join(names)}",
+        to_dict(config),
+        {name: overrides_of(name) for name in names},
+        baseline=names[0] if "uniform" not in names else "uniform",
+        seeds=FEWEST_SEEDS if auto else _whole("seeds", options.seeds),
+        protocols=protocols,
+    )
+    out = Path(options.out or Path("runs") / f"compare-{_name(config.data.name)}")
+    with _shown(options.quiet) as shown:
+        folder = run_plan(
+            plan, out, auto=auto, minutes=options.minutes, jobs=_jobs(options.jobs, config), display=shown
+        ).folder
+    return _tell(folder)
+
+
+def ablate(arguments: list[str]) -> int:
+    """smdl ablate SWEEP."""
+    from smdl.experiments.sweeps import ABOUT
+
+    if not arguments or arguments[0].startswith("-"):
+        print("usage: smdl ablate SWEEP [--values A,B,...] [--seeds 3] [--config FILE] [options]\n\nSWEEP is one of")
+        print("\n".join(f"  {name:<15}{about}" for name, about in ABOUT.items()))
+        return 0 if arguments in ([], ["-h"], ["--help"]) else 2
+    sweep = arguments[0]
+    if sweep not in ABOUT:
+        raise ValueError(unknown("ablation", sweep, ABOUT))
+    options, config = _parse("ablate", arguments[1:])
+
+    from smdl.experiments import ablate as ablation
+
+    values = [value.strip() for value in options.values.split(",")] if options.values else None
+    out = Path(options.out or Path("runs") / f"ablate-{sweep}-{_name(config.data.name)}")
+    with _shown(options.quiet) as shown:
+        folder = ablation.ablate(
+            sweep,
+            config,
+            out,
+            seeds=_whole("seeds", options.seeds),
+            values=values,
+            jobs=_jobs(options.jobs, config),
+            display=shown,
+        )
+    return _tell(folder)
+
+
+def reproduce(arguments: list[str]) -> int:
+    """smdl reproduce ITEM --scale smoke|small|paper."""
+    import argparse
+
+    from smdl.experiments.sweeps import PAPER_ITEMS, SCALES
+
+    parser = argparse.ArgumentParser("smdl reproduce", description="The paper's tables and figures.")
+    parser.add_argument("item", nargs="?", help=f"{', '.join(PAPER_ITEMS)} or all")
+    parser.add_argument("--list", action="store_true", help="what there is to reproduce")
+    parser.add_argument("--scale", default="smoke", help="smoke (a minute), small (an hour or two on two cores), paper")
+    parser.add_argument("--seeds", type=int, help="2, 3 and 5 by scale unless given")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--out", help="runs/reproduce-SCALE unless given")
+    parser.add_argument("--data.root", dest="root", help="folder of the data")
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.list or options.item is None:
+        print("\n".join(f"  {name:<18}{about}" for name, about in PAPER_ITEMS.items()))
+        print(f"\nsmdl reproduce ITEM --scale {'|'.join(SCALES)}; all runs every one")
+        return 0
+
+    from smdl.experiments.paper import reproduce as run
+    from smdl.training.config import TrainConfig
+
+    out = Path(options.out or Path("runs") / f"reproduce-{options.scale}")
+    with _shown(options.quiet) as shown:
+        jobs = _jobs(options.jobs, TrainConfig())
+        folders = run(
+            options.item, options.scale, out, seeds=options.seeds, jobs=jobs, root=options.root, display=shown
+        )
+    return max(_tell(folder) for folder in folders)
+
+
+def report(arguments: list[str]) -> int:
+    """smdl report DIR..."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(REPORT_USAGE, end="")
+        return 0 if arguments else 2
+    from smdl.experiments.report import render
+
+    failed = 0
+    for argument in arguments:
+        try:
+            print(render(Path(argument)))
+        except (ValueError, OSError) as error:
+            failed = _fail(str(error), 2)
+    return failed
 
 
 def data(arguments: list[str]) -> int:
@@ -112,77 +222,87 @@ def doctor(arguments: list[str]) -> int:
     if arguments:
         print("usage: smdl doctor\n\nreports versions, devices, threads, data found, and what would fail")
         return 0 if arguments[0] in ("-h", "--help") else 2
-    from smdl.training.doctor import report
+    from smdl.training.doctor import report as examine
 
-    return report()
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"data": data, "doctor": doctor, "train": train}
+    return examine()
 
 
-def train_parser() -> Any:
-    """The parser of `smdl train`: the fields of TrainConfig, and where the run goes."""
-    import jsonargparse
-    import yaml
-
-    from smdl.training.config import TrainConfig
-
-    class Parser(jsonargparse.ArgumentParser):
-        """Errors in one line, with the name that was probably meant."""
-
-        def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
-            _fail(_hint(message, [option for action in self._actions for option in action.option_strings]), 2)
-            sys.exit(2)
-
-    def read(text: str) -> Any:
-        values = yaml.safe_load(text)
-        if isinstance(values, dict) and isinstance(values.get("objective"), str):
-            values["objective"] = {"preset": values["objective"]}
-        return values
-
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    jsonargparse.set_loader("smdl", read, exceptions=(yaml.YAMLError,))
-    parser = Parser(
-        prog="smdl train",
-        usage="smdl train [--config FILE] [options]\n       smdl train --resume DIR",
-        description="Train a network; what is not given has the default shown. --objective paper is short for "
-        "--objective.preset paper.",
-        parser_mode="smdl",
-        default_env=False,
-    )
-    parser.add_argument("--config", action="config", help="YAML file that says what differs from the defaults")
-    parser.add_argument("--out", type=str | None, help="folder of the run; runs/DATA-STRATEGY-SEED unless given")
-    parser.add_argument("--resume", type=str | None, help="folder of an interrupted run to go on with")
-    parser.add_argument("--quiet", action="store_true", help="show nothing but the result")
-    parser.add_class_arguments(TrainConfig, as_group=False)
-    return parser
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "ablate": ablate,
+    "compare": compare,
+    "data": data,
+    "doctor": doctor,
+    "report": report,
+    "reproduce": reproduce,
+    "train": train,
+}
 
 
-def _rewritten(arguments: list[str]) -> list[str]:
-    """--objective paper -> --objective.preset paper."""
-    return [re.sub(r"^--objective(?==|$)", "--objective.preset", argument) for argument in arguments]
+def _parse(command: str, arguments: list[str]) -> tuple[Any, Any]:
+    from smdl.options import parse
+
+    return parse(command, arguments)
+
+
+class _shown:  # noqa: N801
+    """The display, closed at the end whatever happens."""
+
+    def __init__(self, quiet: bool) -> None:
+        from smdl.training.progress import display
+
+        self._display = display(quiet)
+
+    def __enter__(self) -> Any:
+        return self._display
+
+    def __exit__(self, *_: object) -> None:
+        self._display.close()
+
+
+def _tell(folder: Path) -> int:
+    """The table, the verdict and where the report is; 1 if a run is missing."""
+    from rich.console import Console
+
+    from smdl.experiments import results
+    from smdl.experiments.report import render
+    from smdl.experiments.tables import summary_table
+
+    path = render(folder)
+    found = results.collect(folder)
+    console = Console()
+    console.print(summary_table(found))
+    console.print(found["verdict"], style="bold", highlight=False, markup=False)
+    for problem in found["problems"]:
+        console.print(f"! {problem}", highlight=False, markup=False)
+    print(f"report: {path}")
+    return 1 if found["problems"] else 0
+
+
+def _jobs(given: int | None, config: Any) -> int:
+    if given is not None:
+        return _whole("jobs", given)
+    if config.device not in ("auto", "cpu"):
+        return 1
+    from smdl.training.environment import pick_device
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if pick_device(config.device).type == "cpu" else 1
+
+
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(choice(name, value, "a whole number ≥ 1"))
+    return value
+
+
+def _name(data_name: str) -> str:
+    return Path(data_name.replace(":", ".")).name
 
 
 def _strategy_name(config: Any) -> str:
     if config.strategy == "smdl":
         return config.objective.preset or ("custom" if config.objective.given() else "recommended")
     return config.strategy.replace(":", ".")
-
-
-def _hint(message: str, options: list[str]) -> str:
-    """The message, and for an option that does not exist the one that is nearest."""
-    found = re.search(
-        r"unrecognized arguments: (--\S+)|Option '([^']+)' is not accepted|does not accept option '([^']+)'", message
-    )
-    if not found or not any(found.groups()):
-        return message
-    name = next(group for group in found.groups() if group).lstrip("-").partition("=")[0]
-    if group := re.search(r"Group '([^']+)'", message):
-        name = f"{group[1]}.{name}"
-    close = get_close_matches(name, [option.lstrip("-") for option in options], n=1)
-    return (
-        f"unknown option {name}" + (f"; did you mean {close[0]}?" if close else "") + " (smdl train --help lists all)"
-    )
 
 
 def _fail(message: str, code: int) -> int:

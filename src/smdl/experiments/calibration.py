@@ -11,26 +11,50 @@ import torch
 from smdl.candidates import Full
 from smdl.strategies.loss_rank import LossRank
 from smdl.training.config import TrainConfig
+from smdl.training.datasets.load import load
 from smdl.training.loop import Run, threads
 from smdl.training.meters import Meters
 from smdl.training.progress import Display
 
-#: Steps an arm takes in its turn (rounded up to whole refresh windows), and turns.
-STEPS, ROUNDS = 10, 5
+#: Steps an arm takes in its turn (rounded up to whole refresh windows); rounds, fewer if they take too many seconds.
+STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 90.0
 
 
-def calibrate(configs: dict[str, TrainConfig], display: Display, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Seconds a step of each arm, by part; medians over rounds in which every arm has its turn. A first turn does not
-    count: caches fill, memory is taken, kernels compile."""
+def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
+    """Seconds a step of each arm, by part. In every round each arm has its turn; what counts is the median over the
+    rounds of an arm's seconds over the first arm's, which what else the machine does changes least. A first round does
+    not count: caches fill, memory is taken, kernels compile."""
     sides = {name: _Side(config) for name, config in configs.items()}
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for index, (name, side) in enumerate(sides.items()):
-            spent = side.turn()
-            if number:
-                turns[name].append(spent)
-            display.step("calibrating", number * len(sides) + index + 1, (rounds + 1) * len(sides), name)
-    return {name: _summary(side, turns[name]) for name, side in sides.items()}
+    rounds: list[dict[str, dict[str, float]]] = []
+    started = time.perf_counter()
+    for number in range(ROUNDS + 1):
+        turns = {}
+        for name, side in sides.items():
+            turns[name] = side.turn()
+            display.step("calibrating", number, ROUNDS, name)
+        if number == 0:
+            started = time.perf_counter()
+        else:
+            rounds.append(turns)
+        if number >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
+            break
+    first = median(_total(turns[next(iter(sides))]) for turns in rounds)
+    return {name: _summary(name, side, rounds, first) for name, side in sides.items()}
+
+
+def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:  # noqa: ARG001
+    """How many steps make an epoch of each arm; nothing is timed."""
+    samples: dict[str, int] = {}
+    found = {}
+    for name, config in configs.items():
+        key = repr(config.data)
+        if key not in samples:
+            samples[key] = len(load(config.data).train)  # type: ignore[arg-type]
+        if not isinstance(config.batch_size, int):
+            raise ValueError("an adaptive batch size cannot be compared: its epochs have no fixed number of steps")
+        n, b = samples[key], config.batch_size
+        found[name] = {"steps_per_epoch": n // b if config.drop_last else math.ceil(n / b), "samples": n}
+    return found
 
 
 class _Side:
@@ -63,17 +87,24 @@ class _Side:
         return {**spent, "forwards": meters.forwards / self.steps}
 
 
-def _summary(side: _Side, turns: list[dict[str, float]]) -> dict[str, Any]:
-    parts = {name: median(turn[name] for turn in turns) for name in turns[0] if name != "forwards"}
-    totals = [sum(turn[name] for name in parts) for turn in turns]
+def _total(turn: dict[str, float]) -> float:
+    return sum(seconds for name, seconds in turn.items() if name != "forwards")
+
+
+def _summary(name: str, side: _Side, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
+    ratios = [_total(turns[name]) / _total(next(iter(turns.values()))) for turns in rounds]
+    seconds = first * median(ratios)
+    parts = {part: median(turns[name][part] for turns in rounds) for part in rounds[0][name] if part != "forwards"}
+    scale = seconds / sum(parts.values())
     started = time.perf_counter()
     with threads(side.run.config.threads):
         side.run.evaluate()
     return {
-        "seconds_per_step": median(totals),
-        "spread": [min(totals), max(totals)],
-        "parts": parts,
-        "forwards_per_step": median(turn["forwards"] for turn in turns),
+        "seconds_per_step": seconds,
+        "ratio": median(ratios),
+        "ratios": sorted(ratios),
+        "parts": {part: scale * spent for part, spent in parts.items()},
+        "forwards_per_step": median(turns[name]["forwards"] for turns in rounds),
         "evaluation_seconds": time.perf_counter() - started,
         "steps_per_epoch": len(side.run.loader),
         "samples": len(side.run.counts),

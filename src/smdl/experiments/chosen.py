@@ -24,6 +24,11 @@ class Chosen:
     seed: int | None = None  # of the portrait
     classes: list[str] = field(default_factory=list)
 
+    @property
+    def all_counts(self) -> np.ndarray:
+        """Of every seed, one after the other."""
+        return np.concatenate(self.counts)
+
     def name_of(self, number: int) -> str:
         """A class by its number."""
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
@@ -36,8 +41,8 @@ def read_chosen(folder: Path, results: dict[str, Any], protocol: str) -> tuple[d
         found[arm] = Chosen()
         for run in finished_runs(results, arm, protocol):
             at = folder / run["folder"]
-            for said in _add(found[arm], at, run["seed"]):
-                problems.append(f"{arm}, seed {run['seed']}, {at.name}: {said}")
+            wrong = _add(found[arm], at, run["seed"])
+            problems += [f"{arm}, seed {run['seed']}, {at.name}: {said}" for said in wrong]
     return found, problems
 
 

@@ -10,10 +10,10 @@ import yaml
 
 from smdl.errors import choice, unknown
 from smdl.experiments.arms import Overrides, with_overrides
-from smdl.experiments.calibration import calibrate
+from smdl.experiments.calibration import calibrate, lengths
 from smdl.experiments.runner import finished, folder_of, run_all
 from smdl.experiments.statistics import difference
-from smdl.training.config import TrainConfig, from_dict, to_dict
+from smdl.training.config import TrainConfig, from_dict
 from smdl.training.files import new_folder, read_json, read_lines, replacing, write_json
 from smdl.training.progress import Display, Silent
 
@@ -34,7 +34,9 @@ class Plan:
     baseline: str = "uniform"
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
+    timed: bool = True
     caption: str = ""
+    paper: dict[str, Any] | None = None  # the paper's own numbers: columns, rows, note
 
     def __post_init__(self) -> None:
         if self.baseline not in self.arms:
@@ -42,6 +44,8 @@ class Plan:
         for protocol in self.protocols:
             if protocol not in PROTOCOLS:
                 raise ValueError(unknown("protocol", protocol, PROTOCOLS))
+        if "time" in self.protocols and not self.timed:
+            raise ValueError("a comparison at equal time has to be timed")
         if self.seeds < 1:
             raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
 
@@ -62,16 +66,16 @@ class Experiment:
 
     def write_plan(self) -> None:
         """So that a report needs nothing but files."""
-        with replacing(self.folder / "plan.yaml") as file:
-            values = {**asdict(self.plan), "store": os.path.relpath(self.store, self.folder)}
-            file.write(yaml.safe_dump(values, sort_keys=False).encode())
+        write_plan(self.folder, self.plan, self.store)
 
     def calibrate(self) -> dict[str, Any]:
         """Seconds a step of every arm: measured before anything else runs, and kept."""
         path = self.folder / "calibration.json"
         kept = read_json(path)
         if kept is None or set(kept) != set(self.plan.arms):
-            kept = calibrate({arm: self.plan.config(arm) for arm in self.plan.arms}, self.display)
+            measure = calibrate if self.plan.timed else lengths
+            order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
+            kept = measure({arm: self.plan.config(arm) for arm in order}, self.display)
             write_json(path, kept)
         self.calibration = kept
         return kept
@@ -150,6 +154,13 @@ class Experiment:
         return [100 * (1 - lines[-1]["test_error"]) for lines in records if lines]
 
 
+def write_plan(folder: Path, plan: Plan, store: Path | None = None) -> None:
+    """plan.yaml."""
+    with replacing(folder / "plan.yaml") as file:
+        values = {**asdict(plan), "store": os.path.relpath(store or folder / "runs", folder)}
+        file.write(yaml.safe_dump(values, sort_keys=False).encode())
+
+
 def open_folder(out: Path, plan: Plan) -> Path:
     """The folder of this plan: one that holds it already is gone on with, one that holds another is left alone."""
     number = 1
@@ -157,7 +168,9 @@ def open_folder(out: Path, plan: Plan) -> Path:
         candidate = out if number == 1 else out.with_name(f"{out.name}-{number}")
         kept = candidate / "plan.yaml"
         if not candidate.exists():
-            return new_folder(candidate)
+            made = new_folder(candidate)
+            write_plan(made, plan)
+            return made
         if kept.exists() and _same(yaml.safe_load(kept.read_text()), plan):
             return candidate
         number += 1
@@ -167,34 +180,31 @@ def _same(kept: Any, plan: Plan) -> bool:
     """But for what is decided while it runs: seeds (auto) and steps (minutes)."""
     if not isinstance(kept, dict):
         return False
-    mine, free = asdict(plan), ("seeds", "caption", "title")
+    mine, free = asdict(plan), ("seeds", "caption", "title", "paper")
     bases = [{name: value for name, value in values["base"].items() if name != "steps"} for values in (kept, mine)]
     names = [name for name in mine if name not in (*free, "base")]
     return bases[0] == bases[1] and all(kept.get(name) == mine[name] for name in names)
 
 
-def compare(
-    base: TrainConfig,
-    arms: dict[str, Overrides],
+def run_plan(
+    plan: Plan,
     out: Path,
     *,
-    seeds: int | str = 5,
+    store: Path | None = None,
+    auto: bool = False,
     minutes: float | None = None,
-    protocols: list[str] | None = None,
     jobs: int = 1,
-    title: str = "",
     display: Display | None = None,
 ) -> Experiment:
-    """Plan, calibrate, train; resumable. The results are read from its folder."""
-    auto = seeds == "auto"
-    plan = Plan(title or base.data.name, to_dict(base), arms, seeds=FEWEST_SEEDS if auto else int(seeds))
-    plan.protocols = list(protocols or PROTOCOLS)
-    if base.threads is None and jobs > 1:
-        plan.base["threads"] = 1  # runs side by side must not fight for cores
-    plan.__post_init__()
-    folder = open_folder(out, plan)
-    experiment = Experiment(folder, plan, display=display)
-    experiment.write_plan()
+    """Calibrate and train a plan in its folder, or go on with it. The results are read from there.
+
+    auto     seeds until the differences are precise, instead of the plan's number
+    minutes  as many seeds and steps as fit, instead of the plan's
+    jobs     runs side by side, each on one thread
+    """
+    if jobs > 1 and plan.base["threads"] is None:
+        plan.base = {**plan.base, "threads": 1}  # runs side by side must not fight for cores
+    experiment = Experiment(open_folder(out, plan), plan, store, display)
     experiment.calibrate()
     if minutes is not None:
         experiment.fit_into(minutes, jobs)

@@ -24,7 +24,8 @@ PALETTE = ("#0077bb", "#e06c2b", "#009988", "#cc3377", "#7755bb", "#a88200")
 #: Arms that every report shows alike, whatever else it compares.
 KNOWN = {"recommended": "#0077bb", "paper": "#e06c2b", "loss": "#009988", "paper_subset": "#cc3377"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", ":", "-.")
+#: For arms beyond the colours; and what a page calls them.
+DASHES = {"-": "solid", "--": "dashed", ":": "dotted"}
 #: Where the seconds of a step go.
 PARTS = {"training": "#8fa1b5", "data": "#c2a878", "scoring": "#d08a1d", "selection": "#8a63b8"}
 #: On a dark page, an SVG shows these instead.
@@ -42,7 +43,7 @@ DARK = {
     "#d08a1d": "#dd9a32",
     "#8a63b8": "#a07bd0",
 }
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 10,
     "axes.labelsize": 9.5,
     "axes.titlesize": 10.5,
@@ -83,10 +84,10 @@ class Look:
         others = [arm for arm in arms if arm != baseline and arm not in KNOWN]
         self.colours = {arm: free[place % len(free)] for place, arm in enumerate(others)}
         self.colours |= {arm: KNOWN[arm] for arm in arms if arm in KNOWN}
-        self.colours[baseline] = BASELINE
+        self.colours[baseline] = BASELINE if len(arms) > 1 else PALETTE[0]
         self.markers = {arm: MARKERS[place % len(MARKERS)] for place, arm in enumerate(arms)}
         repeats = {arm: max(0, place // len(free)) for place, arm in enumerate(others)}
-        self.dashes = {arm: DASHES[repeats.get(arm, 0) % len(DASHES)] for arm in arms}
+        self.dashes = {arm: list(DASHES)[repeats.get(arm, 0) % len(DASHES)] for arm in arms}
 
     def line(self, arm: str, markers: bool = True) -> dict[str, Any]:
         """Arguments of a line."""
@@ -160,6 +161,7 @@ def svg(figure: Figure) -> str:
     text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
     text = re.sub(r' id="(?:figure|axes|patch|line2d|text|xtick|ytick|legend|matplotlib\.axis)_\d+"', "", text)
     text = re.sub(r"(fill|stroke): (#[0-9a-f]{6})", _themed, text)
+    text = re.sub(r' (?:d|x|y)="[^"]*"', _rounded, text)
     text = re.sub(r"\s*\n\s*", "\n", text)
     colours = "".join(f"--c{light[1:]}:{light};" for light in DARK)
     darker = "".join(f"--c{light[1:]}:{dark};" for light, dark in DARK.items())
@@ -177,6 +179,11 @@ def uri(content: bytes | str, kind: str) -> str:
 def _themed(found: re.Match[str]) -> str:
     colour = found[2]
     return f"{found[1]}: var(--c{colour[1:]})" if colour in DARK else found[0]
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """Tenths of a point are finer than any screen."""
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", found[0]).replace(" \n", " ")
 
 
 def _fewer_colours(content: bytes) -> bytes:

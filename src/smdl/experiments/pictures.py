@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from smdl.experiments.chosen import Chosen
-from smdl.experiments.figures import INK, PANEL, Look, blank, label, styled, tidy
+from smdl.experiments.chosen import KINDS, Chosen
+from smdl.experiments.figures import PANEL, Look, blank, label, styled, tidy
 
 #: Of classes on a map; with more of them than colours, all have the arm's.
 CLASSES = ("#4477aa", "#ee6677", "#228833", "#b59a1d", "#3fa6c4", "#aa3377", "#8a6d3b", "#7a6fd0", "#5a9e7c", "#8b8f98")
@@ -20,30 +20,33 @@ def used(counts: np.ndarray) -> str:
     """A sentence on how evenly samples were used."""
     ordered, total = np.sort(counts)[::-1], max(1, int(counts.sum()))
     tenth = ordered[: max(1, len(ordered) // 10)].sum() / total
-    return f"{np.mean(counts == 0):.0%} never used; the most used tenth fills {tenth:.0%} of the batches"
+    return (
+        f"{100 * np.mean(counts == 0):.0f} % never used; the most used tenth fills {100 * tenth:.0f} % of the batches"
+    )
 
 
 @styled
-def usage(chosen: dict[str, Chosen], seen: Look) -> Figure | None:
-    """For each arm, how many samples were used how often; all seeds together."""
-    pooled = {arm: np.concatenate(found.counts) for arm, found in chosen.items() if found.counts}
+def usage(chosen: dict[str, Chosen], seen: Look, width: float = 2 * PANEL) -> Figure | None:
+    """For each arm, how many samples were used how often; all seeds together. A wide one says it in words too."""
+    pooled = {arm: found.all_counts for arm, found in chosen.items() if found.counts}
     if not pooled:
         return None
     most = max(int(counts.max()) for counts in pooled.values())
     step = -(-(most + 1) // BARS)
     edges = np.arange(0, most + step + 1, step) - 0.5
-    figure = blank(2 * PANEL, 46 + 86 * len(pooled))
+    figure = blank(width, 46 + 86 * len(pooled))
     panels = figure.subplots(len(pooled), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (arm, counts) in zip(panels, pooled.items(), strict=True):
         shares = 100 * np.histogram(counts, edges)[0] / len(counts)
         axes.bar(edges[:-1] + step / 2, shares, width=0.82 * step, color=seen.colours[arm])
         tidy(axes, label(arm))
-        axes.set_title(used(counts), loc="right", weight="normal", size=9.5)
+        if width > PANEL:
+            axes.set_title(used(counts), loc="right", weight="normal", size=9.5)
         axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.yaxis.set_major_formatter("{x:g} %")
         axes.set_ylim(0, 1.08 * max(shares.max(), 1e-9))
     panels[-1].set_xlabel("times used", loc="right")
     panels[-1].xaxis.set_major_locator(MaxNLocator(10, integer=True))
-    figure.supylabel("% of the samples", size=9.5, color=INK)
     return figure
 
 
@@ -54,7 +57,7 @@ def feature_map(chosen: Chosen, colour: str) -> Figure:
     points, labels, counts = (chosen.portrait[name] for name in ("map", "map_labels", "map_counts"))
     figure = blank(PANEL, 320)
     axes = figure.add_subplot()
-    few = labels.size > 0 and 0 <= labels.min() and labels.max() < len(CLASSES)
+    few = labels.size > 0 and labels.min() >= 0 and labels.max() < len(CLASSES)
     colours = np.array([CLASSES[place] for place in labels] if few else [colour] * len(labels))
     often, skipped = counts / max(1, counts.max(initial=0)), counts == 0
     axes.scatter(
@@ -64,7 +67,7 @@ def feature_map(chosen: Chosen, colour: str) -> Figure:
         *points[~skipped].T,
         s=5 + 40 * often[~skipped],
         c=colours[~skipped].tolist(),
-        alpha=0.2 + 0.65 * often[~skipped],
+        alpha=0.2 + 0.65 * often[~skipped],  # type: ignore[arg-type]
         linewidths=0,
     )
     if few:
@@ -82,18 +85,20 @@ def feature_map(chosen: Chosen, colour: str) -> Figure:
 @styled
 def gallery(chosen: Chosen, title: str) -> Figure:
     """The most used samples above the least used, each with its class and how often it was used."""
-    rows = {kind: -(-len(chosen.portrait[f"{kind}_images"]) // ROW) for kind in ("most", "least")}
-    figure = blank(2 * PANEL, 40 + 84 * sum(rows.values()))
-    cells = figure.subplots(sum(rows.values()), ROW, squeeze=False)
-    for cell in cells.ravel():
-        cell.set_axis_off()
-    for kind, first in (("most", 0), ("least", rows["most"])):
-        shown = captioned(chosen, kind)
-        for place, (pixels, name, count) in enumerate(shown):
-            cell = cells[first + place // ROW, place % ROW]
-            cell.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255, interpolation="nearest")
-            cell.set_title(f"{name[:11]}\n{count} ×", size=7.5, weight="normal", loc="center", pad=3)
-    figure.suptitle(f"{label(title)}: the most used samples, then the least used", size=10.5, weight="bold")
+    shown = {kind: captioned(chosen, kind) for kind in KINDS}
+    rows = sum(-(-len(samples) // ROW) for samples in shown.values())
+    figure = blank(2 * PANEL, 36 + 84 * rows)
+    axes, row = figure.add_subplot(), 0
+    for samples in shown.values():
+        for place, (pixels, name, count) in enumerate(samples):
+            x, y = place % ROW, 1.35 * (row + place // ROW)
+            gray = {"cmap": "gray", "vmin": 0, "vmax": 255} if pixels.ndim == 2 else {}
+            axes.imshow(pixels, extent=(x, x + 0.9, y + 0.9, y), interpolation="nearest", **gray)  # type: ignore[arg-type]
+            axes.text(x + 0.45, y - 0.05, f"{name[:11]}\n{count} ×", ha="center", va="bottom", size=8)
+        row += -(-len(samples) // ROW)
+    axes.set(xlim=(0, ROW), ylim=(1.35 * rows - 0.4, -0.45))
+    axes.set_axis_off()
+    axes.set_title(f"{label(title)}: the most used samples, then the least used")
     return figure
 
 

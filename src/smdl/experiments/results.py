@@ -51,6 +51,7 @@ def collect(folder: Path) -> dict[str, Any]:
     return {
         "title": plan.title,
         "caption": plan.caption,
+        "paper": plan.paper,
         "baseline": plan.baseline,
         "primary": "time" if "time" in plan.protocols else plan.protocols[0],
         "protocols": plan.protocols,
@@ -99,7 +100,7 @@ def _said(test: dict[str, Any]) -> str:
         return f"{arm} {gap:+.2f} points, from too few seeds to tell"
     if p < LEVEL:
         return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points"
-    return f"no difference seen for {arm} (±{half:.2f} points)"
+    return f"no difference seen for {arm} ({gap:+.2f} ± {half:.2f} points)"
 
 
 def _open(folder: Path) -> Experiment:
@@ -156,21 +157,28 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
     reached = [_steps_to(run["epochs"], mean(goal)) for run in mine] if goal else []
     hits = sorted(steps for steps in reached if steps is not None)
     typical = hits[len(hits) // 2] if hits else None
-    overhead = {name: cost["parts"][name] / reference["seconds_per_step"] for name in ("scoring", "selection")}
+    second = cost.get("seconds_per_step")  # None in a comparison that was not timed
     return {
         "arm": arm,
         "protocol": protocol,
         "seeds": len(mine),
         "steps": steps,
-        "seconds": steps * cost["seconds_per_step"],
-        "seconds_per_step": cost["seconds_per_step"],
-        "overhead": {**overhead, "total": cost["seconds_per_step"] / reference["seconds_per_step"] - 1},
-        "forwards_per_step": cost["forwards_per_step"],
+        "seconds": second and steps * second,
+        "seconds_per_step": second,
+        "overhead": _overhead(cost, reference) if second else None,
+        "forwards_per_step": cost.get("forwards_per_step"),
         "steps_to_baseline": typical,
-        "seconds_to_baseline": None if typical is None else typical * cost["seconds_per_step"],
+        "seconds_to_baseline": typical and second and typical * second,
         "reached_baseline": f"{len(hits)}/{len(mine)}",
         **{name: _plain(estimate(_values(mine, name))) for name in MEASURES},
     }
+
+
+def _overhead(cost: dict[str, Any], reference: dict[str, Any]) -> dict[str, float]:
+    """Over a step of the baseline, in such steps."""
+    unit = reference["seconds_per_step"]
+    parts = {name: cost["parts"][name] / unit for name in ("scoring", "selection")}
+    return {**parts, "total": cost["seconds_per_step"] / unit - 1}
 
 
 def _values(runs: list[dict[str, Any]], measure: str) -> list[float]:

@@ -1,0 +1,224 @@
+"""The paper's tables and figures, as experiments, with its own numbers beside ours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smdl.errors import unknown
+from smdl.experiments.ablate import ablate
+from smdl.experiments.arms import Overrides, overrides_of, with_overrides
+from smdl.experiments.compare import Plan, run_plan
+from smdl.experiments.sweeps import SCALES
+from smdl.training.config import TrainConfig, to_dict
+from smdl.training.datasets.catalogue import find
+from smdl.training.datasets.errors import DataError
+from smdl.training.progress import Display
+
+#: Table 1: (loss-based, SGD, SMDL) on each data set.
+TABLE_1 = {
+    "svhn": {"mean accuracy": (90.87, 93.60, 95.46), "final accuracy": (92.44, 94.34, 95.49),
+             "mean loss": (0.363, 0.230, 0.175), "final loss": (0.318, 0.215, 0.182)},
+    "cifar10": {"mean accuracy": (81.06, 82.54, 84.58), "final accuracy": (84.32, 85.63, 87.76),
+                "mean loss": (0.590, 0.535, 0.487), "final loss": (0.497, 0.445, 0.384)},
+    "cifar100": {"mean accuracy": (53.77, 53.57, 57.23), "final accuracy": (57.22, 58.27, 62.95),
+                 "mean loss": (1.755, 1.764, 1.717), "final loss": (1.639, 1.586, 1.504)},
+}  # fmt: skip
+#: Table 2: (mean, final) accuracy on a subset of SVHN for λ = 0, 0.2, 0.5, 0.8, 1.
+TABLE_2 = {
+    "λ1": ((64.41, 87.19), (58.60, 91.13), (66.99, 92.39), (65.68, 92.27), (65.80, 92.12)),
+    "λ2": ((46.17, 83.62), (64.55, 91.34), (68.28, 92.33), (67.70, 90.77), (61.34, 85.06)),
+    "λ3": ((64.41, 87.19), (62.90, 91.01), (60.91, 89.50), (63.58, 91.02), (59.06, 89.77)),
+    "λ4": ((64.41, 87.19), (62.25, 92.14), (63.03, 86.90), (65.50, 91.03), (60.30, 86.61)),
+}
+#: Supplement: seconds an epoch (SMDL, loss-based, SGD).
+TABLE_TIME = {"svhn": (937.2, 7007.7, 373.2), "cifar10": (948.7, 5196.4, 142.5), "cifar100": (764.6, 8221.3, 160.0)}
+
+#: What a scale trains on: data set, its share of the config, and what it stands in for.
+_PAPER: Overrides = {"schedule": {"name": "constant"}, "optimizer": {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}}
+_SMALL: Overrides = {
+    **_PAPER,
+    "model": {"name": "resnet8"},
+    "data": {"train_size": 5000, "test_size": 2000, "resolution": 16},
+    "epochs": 12,
+    "threads": 1,
+}
+_SUBSET: Overrides = {**_SMALL, "data": {"train_size": 2000, "test_size": 2000, "resolution": 16}, "epochs": 8}
+_SMOKE: Overrides = {
+    **_PAPER,
+    "model": {"name": "resnet8", "width": 0.5},
+    "data": {"name": "digits", "train_size": 600},
+    "epochs": 2,
+    "threads": 1,
+}
+_DIGITS = "Stand-in: 600 digits and a ResNet-8 of half width, 2 epochs"
+_FULL: Overrides = {**_PAPER, "epochs": 100}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One data set of an item at a scale."""
+
+    key: str  # of the paper's numbers
+    overrides: Overrides
+    caption: str
+
+
+def main_settings(scale: str) -> list[Setting]:
+    """The data sets of table 1, or what stands in for them."""
+    if scale == "smoke":
+        return [Setting("cifar10", _SMOKE, f"{_DIGITS}, for CIFAR-10 and ResNet-20.")]
+    if scale == "small":
+        how = "5,000 images at 16 × 16, ResNet-8, 12 epochs; in the paper 50,000 at 32 × 32, ResNet-20, 100 epochs."
+        return [
+            Setting("cifar10", _with(_SMALL, "cifar10"), f"CIFAR-10 in small: {how}"),
+            Setting("svhn", _with(_SMALL, "fashion-mnist"), f"Stand-in: Fashion-MNIST for SVHN. In small: {how}"),
+        ]
+    resnets = {"svhn": "resnet20", "cifar10": "resnet20", "cifar100": "resnet32"}
+    return [
+        Setting(name, {**_with(_FULL, name), "model": {"name": net}}, f"{name} by {net}: the paper's setting.")
+        for name, net in resnets.items()
+    ]
+
+
+def ablation_setting(scale: str) -> Setting:
+    """The paper ablates on SVHN."""
+    if scale == "smoke":
+        return Setting("svhn", _SMOKE, f"{_DIGITS}, for SVHN and ResNet-20.")
+    if scale == "small":
+        how = "2,000 images at 16 × 16, ResNet-8, 8 epochs"
+        return Setting(
+            "svhn", _with(_SUBSET, "cifar10"), f"Stand-in: CIFAR-10 for SVHN, {how}; in the paper ResNet-20."
+        )
+    return Setting(
+        "svhn", {**_with(_FULL, "svhn"), "model": {"name": "resnet20"}}, "SVHN by ResNet-20, as in the paper."
+    )
+
+
+def _with(overrides: Overrides, name: str) -> Overrides:
+    return {**overrides, "data": {**overrides.get("data", {}), "name": name}}
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an item runs, and how much."""
+
+    folder: Path
+    scale: str
+    seeds: int
+    jobs: int
+    root: str | None
+    display: Display | None
+
+    def base(self, setting: Setting) -> TrainConfig:
+        config = with_overrides(TrainConfig(batch_size=50), setting.overrides)
+        if self.root is not None:
+            config.data.root = self.root
+        return config
+
+    @property
+    def store(self) -> Path:
+        """One for all items: the same configuration is trained once."""
+        return self.folder / "runs"
+
+
+def table_1(context: Context) -> list[Path]:
+    """Final and mean accuracy and loss: loss-based, SGD, SMDL; and the recommended objective besides."""
+    return [_main(context, setting) for setting in main_settings(context.scale)]
+
+
+def _main(context: Context, setting: Setting) -> Path:
+    """The runs of table 1, the accuracy, training and time figures: equal steps as in the paper, and equal time."""
+    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
+    base = context.base(setting)
+    plan = Plan(
+        f"{base.data.name}, as in the paper's table 1",
+        to_dict(base),
+        arms,
+        seeds=context.seeds,
+        caption=setting.caption,
+        paper=_table_1_beside(setting.key),
+    )
+    out = context.folder / f"main-{base.data.name}"
+    return run_plan(plan, out, store=context.store, jobs=context.jobs, display=context.display).folder
+
+
+def _table_1_beside(key: str) -> dict[str, Any]:
+    rows = [[name, *values] for name, values in TABLE_1[key].items()]
+    seconds = TABLE_TIME[key]
+    rows.append(["seconds an epoch", seconds[1], seconds[2], seconds[0]])
+    note = f"The paper's numbers for {key} (table 1 and the supplement's table of times), equal epochs, 100 of them."
+    return {"columns": ["", "loss-based", "SGD", "SMDL"], "rows": rows, "note": note}
+
+
+def _sweeps(*names: str) -> Callable[[Context], list[Path]]:
+    def run(context: Context) -> list[Path]:
+        setting = ablation_setting(context.scale)
+        return [
+            ablate(
+                name,
+                context.base(setting),
+                context.folder / f"ablation-{name}",
+                seeds=context.seeds,
+                store=context.store,
+                jobs=context.jobs,
+                caption=setting.caption,
+                display=context.display,
+            )
+            for name in names
+        ]
+
+    return run
+
+
+_FOUR = ("distance", "learning-rate", "batch-size", "refresh")
+
+ITEMS: dict[str, Callable[[Context], list[Path]]] = {
+    "table-1": table_1,
+    "table-2": _sweeps("weights"),
+    "figure-accuracy": table_1,
+    "figure-ablation": _sweeps(*_FOUR),
+    "table-time": table_1,
+    "figure-terms": _sweeps("terms"),
+    "figure-train": table_1,
+    "figure-test-loss": _sweeps(*_FOUR),
+}
+_SEEDS = {"smoke": 2, "small": 3, "paper": 5}
+
+
+def reproduce(
+    item: str,
+    scale: str,
+    out: Path,
+    *,
+    seeds: int | None = None,
+    jobs: int = 1,
+    root: str | None = None,
+    display: Display | None = None,
+) -> list[Path]:
+    """Run an item, or all; returns the folders of its experiments."""
+    if scale not in SCALES:
+        raise ValueError(unknown("scale", scale, SCALES))
+    if item != "all" and item not in ITEMS:
+        raise ValueError(unknown("item", item, (*ITEMS, "all")))
+    out.mkdir(parents=True, exist_ok=True)
+    context = Context(out, scale, seeds or _SEEDS[scale], jobs, root, display)
+    names = list(ITEMS) if item == "all" else [item]
+    _check_data(context, names)
+    folders = [folder for name in names for folder in ITEMS[name](context)]
+    return list(dict.fromkeys(folders))
+
+
+def _check_data(context: Context, names: list[str]) -> None:
+    """Everything missing is said at once, before the first hour."""
+    settings = [*main_settings(context.scale), ablation_setting(context.scale)]
+    wanted = {with_overrides(TrainConfig(), setting.overrides).data.name for setting in settings if names}
+    missing = []
+    for name in sorted(wanted - {"digits"}):
+        try:
+            find(name, context.root)
+        except DataError:
+            missing.append(name)
+    if missing:
+        gets = "; ".join(f"smdl data get {name}" for name in missing)
+        raise DataError(f"scale {context.scale} needs {', '.join(missing)}: {gets}, or --data.root where the files are")

@@ -1,0 +1,17 @@
+"""One rendered experiment for the tests that only look at it."""
+
+import pytest
+
+from smdl.experiments.report import render
+from tests.experiments import made
+
+PAPER = {"columns": ["method", "error <%>"], "rows": [["SGD", 8.1], [made.SCRIPT, None]], "note": "table 3 & others"}
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The folder of an experiment with hostile names everywhere, rendered."""
+    folder = tmp_path_factory.mktemp("experiments") / "rendered"
+    made.experiment(folder, title="a <b>title</b> & more", caption=f"stand-in {made.SCRIPT}", paper=PAPER)
+    assert render(folder) == folder / "report.html"
+    return folder

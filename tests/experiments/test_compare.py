@@ -1,0 +1,309 @@
+"""A comparison is planned, calibrated, trained once, and goes on after any interruption to the same accuracies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from smdl.experiments import compare, results, runner
+from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
+from smdl.experiments.arms import fingerprint, overrides_of, with_overrides
+from smdl.experiments.paper import ITEMS, reproduce
+from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
+from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
+from smdl.training.files import read_json, read_lines
+from smdl.training.loop import Interrupted
+
+BASE = TrainConfig(
+    data=DataConfig(train_size=80, test_size=60),
+    model=ModelConfig("mlp", width=0.25),
+    batch_size=20,
+    epochs=2,
+    train_evaluation=40,
+    threads=1,
+)
+NAMES = ("uniform", "loss", "recommended")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A calibration that takes no time: uniform 10 ms a step, loss 11, all else 20."""
+    times = {"uniform": 0.010, "loss": 0.011}
+
+    def calibrate(configs, _):
+        return {
+            name: {
+                "seconds_per_step": times.get(name, 0.020),
+                "parts": {"data": 0.001, "scoring": 0.008, "selection": 0.001, "training": 0.010},
+                "forwards_per_step": 60.0,
+                "evaluation_seconds": 0.0,
+                "steps_per_epoch": 4,
+                "samples": 80,
+                "threads": 1,
+            }
+            for name in configs
+        }
+
+    monkeypatch.setattr(compare, "calibrate", calibrate)
+
+
+def plan(**changes):
+    return compare.Plan(
+        "digits", to_dict(BASE), {name: overrides_of(name) for name in NAMES}, **{"seeds": 2, **changes}
+    )
+
+
+def accuracies(found):
+    return {(run["arm"], run["protocol"], run["seed"]): run["epochs"][-1]["test_error"] for run in found["runs"]}
+
+
+@pytest.mark.usefixtures("quick")
+def test_equal_time_is_equal_by_the_log(tmp_path):
+    """steps × seconds a step agree to within one step, and the log shows that many steps."""
+    experiment = compare.run_plan(plan(), tmp_path / "e")
+    found = results.collect(experiment.folder)
+    budget = 8 * 0.010
+    for row in found["rows"]:
+        assert (
+            row["steps"]
+            == {"steps": 8, "time": {"uniform": 8, "loss": 7, "recommended": 4}[row["arm"]]}[row["protocol"]]
+        )
+        if row["protocol"] == "time":
+            assert budget - row["seconds_per_step"] < row["seconds"] <= budget
+    for run in found["runs"]:
+        assert run["epochs"][-1]["steps"] == run["steps"]
+        assert run["epochs"][-1]["lr"] == BASE.optimizer.lr
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_baseline_is_trained_once_for_both_protocols(tmp_path):
+    experiment = compare.run_plan(plan(), tmp_path / "e")
+    assert len(list(experiment.store.iterdir())) == 2 * (1 + 2 + 2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_finished_is_never_run_again_and_the_same_command_goes_on(tmp_path, monkeypatch):
+    whole = results.collect(compare.run_plan(plan(), tmp_path / "whole").folder)
+    trained = []
+    real = runner.train_one
+
+    def stops_after_three(values, folder):
+        if len(trained) == 3:
+            raise Interrupted(signal.SIGINT, folder)
+        trained.append(folder)
+        real(values, folder)
+
+    monkeypatch.setattr(runner, "train_one", stops_after_three)
+    with pytest.raises(Interrupted):
+        compare.run_plan(plan(), tmp_path / "parts")
+    again = []
+    monkeypatch.setattr(runner, "train_one", lambda values, folder: (again.append(folder), real(values, folder)))
+    parts = results.collect(compare.run_plan(plan(), tmp_path / "parts").folder)
+    assert not set(trained) & set(again)
+    assert accuracies(parts) == accuracies(whole)
+    assert not (tmp_path / "parts-2").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_plan_gets_a_folder_of_its_own(tmp_path):
+    first = compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder
+    other = replace(plan(seeds=1, protocols=["steps"]), base=to_dict(replace(BASE, batch_size=10)))
+    second = compare.run_plan(other, tmp_path / "e").folder
+    assert (first.name, second.name) == ("e", "e-2")
+
+
+@pytest.mark.usefixtures("quick")
+def test_minutes_become_seeds_and_if_need_be_fewer_steps(tmp_path):
+    experiment = compare.Experiment(tmp_path, plan())
+    experiment.calibrate()
+    seed = experiment._seconds_a_seed()
+    assert seed == pytest.approx(8 * 0.010 + (8 + 7) * 0.011 + (8 + 4) * 0.020)
+    experiment.fit_into(minutes=7.5 * seed / 60, jobs=1)
+    assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (7, None)
+    experiment.fit_into(minutes=2 * 7.5 * seed / 60, jobs=2)
+    assert experiment.plan.seeds == compare.MOST_SEEDS
+    experiment.fit_into(minutes=1.5 * seed / 60, jobs=1)
+    assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (3, 4)
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeds_are_added_until_the_difference_is_known(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(compare, "run_all", lambda configs, *_: asked.append(max(c.seed for c in configs) + 1))
+    monkeypatch.setattr(compare.Experiment, "precise", lambda self: self.plan.seeds >= 7)
+    experiment = compare.run_plan(plan(), tmp_path / "e", auto=True)
+    assert asked == [3, 5, 7]
+    monkeypatch.setattr(compare.Experiment, "precise", lambda _: False)
+    experiment.run_until_precise()
+    assert asked[-1] == compare.MOST_SEEDS
+
+
+def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
+    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
+    experiment = compare.Experiment(tmp_path, compare.Plan("digits", to_dict(BASE), arms, seeds=1))
+    found = experiment.calibrate()
+    assert found["uniform"]["parts"]["scoring"] == 0
+    assert found["uniform"]["forwards_per_step"] == 0
+    assert found["recommended"]["forwards_per_step"] == 60, "three times the batch"
+    assert found["paper"]["forwards_per_step"] > 0
+    assert found["recommended"]["parts"]["scoring"] > 0
+    assert found["uniform"]["ratio"] == 1
+    for arm in found.values():
+        assert sum(arm["parts"].values()) == pytest.approx(arm["seconds_per_step"])
+        assert arm["seconds_per_step"] == pytest.approx(arm["ratio"] * found["uniform"]["seconds_per_step"])
+    assert experiment.calibrate() == found, "it is kept"
+
+
+@pytest.mark.usefixtures("quick")
+def test_parallel_runs_give_the_same_accuracies(tmp_path):
+    one = results.collect(compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "one").folder)
+    two = results.collect(compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "two", jobs=2).folder)
+    assert accuracies(one) == accuracies(two)
+
+
+def test_a_comparison_stopped_by_ctrl_c_goes_on(tmp_path):
+    """As a user would: the command, SIGINT to its group, the command again."""
+    command = [
+        sys.executable, "-m", "smdl", "compare", "--strategies", "uniform,recommended", "--seeds", "2", "--jobs", "2",
+        "--data.train_size", "400", "--model.name", "mlp", "--batch_size", "4", "--epochs", "3", "--out", "e",
+        "--protocols", "steps",
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "e").glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = read_json(tmp_path / "e" / "results.json")
+    assert found["problems"] == []
+    assert found["verdict"] in done.stdout.replace("\n", " ")
+    assert not (tmp_path / "e-2").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_diverges_is_reported_and_the_rest_stands(tmp_path):
+    wild = {**overrides_of("recommended"), "optimizer": {"lr": 1e38}}
+    arms = {"uniform": overrides_of("uniform"), "wild": wild}
+    folder = compare.run_plan(compare.Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e").folder
+    found = results.collect(folder)
+    assert any("wild" in problem and "diverged" in problem for problem in found["problems"])
+    assert found["rows"][0]["final_accuracy"]["count"] == 2
+    assert "wild has no finished run" in found["verdict"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_damaged_and_missing_runs_are_named_and_the_rest_is_collected(tmp_path):
+    experiment = compare.run_plan(plan(protocols=["steps"]), tmp_path / "e")
+    folders = {arm: runner.folder_of(experiment.store, experiment.configs(arm, "steps")[0]) for arm in NAMES}
+    (folders["loss"] / "metrics.jsonl").write_text('{"epoch": 0}\n')
+    (folders["recommended"] / "summary.json").unlink()
+    found = results.collect(experiment.folder)
+    assert any("loss, seed 0" in problem and "damaged" in problem for problem in found["problems"])
+    assert any("recommended, seed 0" in problem and "not finished" in problem for problem in found["problems"])
+    assert [row["seeds"] for row in found["rows"]] == [2, 1, 1]
+    (experiment.folder / "plan.yaml").write_text("arms: [")
+    with pytest.raises(results.ResultsError, match=r"plan\.yaml is damaged"):
+        results.collect(experiment.folder)
+    with pytest.raises(results.ResultsError, match="holds no experiment"):
+        results.collect(tmp_path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_results_are_what_the_logs_say(tmp_path):
+    experiment = compare.run_plan(plan(seeds=3), tmp_path / "e")
+    found = results.collect(experiment.folder)
+    results.write(experiment.folder, found)
+    assert json.loads((experiment.folder / "results.json").read_text())["verdict"] == found["verdict"]
+    logs = [
+        read_lines(runner.folder_of(experiment.store, c) / "metrics.jsonl") for c in experiment.configs("loss", "steps")
+    ]
+    finals = [100 * (1 - log[-1]["test_error"]) for log in logs]
+    row = next(row for row in found["rows"] if row["arm"] == "loss" and row["protocol"] == "steps")
+    assert row["final_accuracy"]["mean"] == pytest.approx(sum(finals) / 3)
+    assert len((experiment.folder / "results.csv").read_text().splitlines()) == 1 + 3 * 6
+
+
+def test_the_verdict_says_no_difference_where_none_is_seen():
+    plain = plan()
+    tests = [
+        {"arm": "a", "protocol": "time", "difference": 0.2, "half": 0.5, "p": 0.4, "p_holm": 0.4},
+        {"arm": "b", "protocol": "time", "difference": 1.2, "half": 0.5, "p": 0.001, "p_holm": 0.002},
+        {"arm": "c", "protocol": "time", "difference": -3.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
+        {"arm": "d", "protocol": "steps", "difference": 9.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
+    ]
+    said = results.verdict(plain, tests)
+    assert "no difference seen for a (+0.20 ± 0.50 points)" in said
+    assert "b is better by 1.20 ± 0.50 points" in said
+    assert "c is worse by 3.00 ± 0.90 points" in said
+    assert "9.0" not in said, "the primary endpoint is equal time"
+
+
+def test_names_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match="did you mean 'recommended'"):
+        overrides_of("recomended")
+    with pytest.raises(ValueError, match="unknown baseline 'sgd'"):
+        plan(baseline="sgd")
+    with pytest.raises(ValueError, match="did you mean 'steps'"):
+        plan(protocols=["step"])
+    with pytest.raises(ValueError, match="did you mean 'distance'"):
+        plan_of("distanc", BASE, 3)
+    with pytest.raises(ValueError, match="did you mean 'table-1'"):
+        reproduce("table1", "smoke", None)
+
+
+def test_configs_that_differ_in_nothing_that_matters_share_a_run():
+    here, there = (replace(BASE, data=replace(BASE.data, root=root)) for root in ("here", "there"))
+    assert fingerprint(here) == fingerprint(there)
+    assert fingerprint(here) != fingerprint(replace(here, seed=1))
+    assert with_overrides(BASE, {"data": {"train_size": 9}}).data.test_size == 60, "overrides go one by one"
+
+
+@pytest.mark.parametrize("sweep", ABOUT)
+def test_every_sweep_makes_configs_that_can_be_trained(sweep):
+    assert set(ABOUT) == set(SWEEPS)
+    made = plan_of(sweep, BASE, 1)
+    assert len(made.arms) >= 3
+    for arm in made.arms:
+        made.config(arm)
+
+
+def test_the_sweep_of_weights_has_two_stages(tmp_path):
+    base = replace(BASE, epochs=1)
+    folder = ablate("weights", base, tmp_path / "w", seeds=1, values=[0, 1.0])
+    found = results.collect(folder)
+    assert [arm for arm in found["arms"] if arm.startswith("λ2")] == ["λ2 = 0", "λ2 = 1.0"] or found["arms"][
+        -1
+    ] == "λ2 = 1.0"
+    first = read_json(tmp_path / "w" / "calibration.json")
+    assert "seconds_per_step" not in first["uniform"], "an ablation is not timed"
+    best = best_weights(found)
+    changed = yaml.safe_load((folder / "plan.yaml").read_text())["arms"]["λ2 = 1.0"]["objective"]
+    assert {name: changed[name] for name in best} == best
+
+
+def test_every_item_of_the_paper_can_be_had():
+    assert set(ITEMS) == set(PAPER_ITEMS)
+
+
+def test_missing_data_is_said_before_the_first_hour(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_DATA", str(tmp_path))
+    monkeypatch.setattr("smdl.training.datasets.catalogue.SYSTEM", tmp_path)
+    with pytest.raises(ValueError, match="needs cifar10, cifar100, svhn: smdl data get cifar10"):
+        reproduce("table-1", "paper", tmp_path / "out")

@@ -1,0 +1,209 @@
+"""Figures show what the results say, in one style, with no global state."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+import smdl.experiments.plots as plots_module
+from smdl.experiments import figures, pictures, plots
+from smdl.experiments.chosen import Chosen, read_chosen
+from smdl.experiments.results import collect
+from smdl.experiments.statistics import estimate
+from tests.experiments import made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plots") / "experiment"
+    made.experiment(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    return collect(folder)
+
+
+@pytest.fixture(scope="module")
+def chosen(folder, results):
+    found, problems = read_chosen(folder, results, "time")
+    assert not problems
+    return found
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
+
+
+def pixels(content):
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"))
+
+
+def with_seeds(results, count):
+    return {**results, "runs": [run for run in results["runs"] if run["seed"] < count]}
+
+
+def test_curve_is_the_mean_of_the_seeds_and_the_interval_of_it(results):
+    found = plots.curve(results, "uniform", "time", "steps", "test_error", 100.0)
+    runs = plots.finished_runs(results, "uniform", "time")
+    values = [[100 * record["test_error"] for record in run["epochs"]] for run in runs]
+    expected = [estimate(column) for column in zip(*values, strict=True)]
+    assert found.mean.tolist() == pytest.approx([each.mean for each in expected])
+    assert (found.high - found.mean).tolist() == pytest.approx([each.half for each in expected])
+    assert found.x.tolist() == [10, 20, 30, 40]
+
+
+def test_band_of_two_seeds_is_lowest_to_highest_and_said_to_be(results):
+    two = with_seeds(results, 2)
+    found = plots.curve(two, "uniform", "time", "steps", "test_loss")
+    assert found.low.tolist() == found.values.min(axis=0).tolist()
+    assert found.high.tolist() == found.values.max(axis=0).tolist()
+    assert "lowest to highest" in plots.band_note(two, "time")
+    assert "95 % interval" in plots.band_note(results, "time")
+    assert "No band" in plots.band_note(with_seeds(results, 1), "time")
+
+
+def test_axes_count_epochs_steps_and_calibrated_seconds(results):
+    for axis, factor in (("epochs", 1 / made.PER_EPOCH), ("steps", 1), ("seconds", 0.020)):
+        found = plots.curve(results, "recommended", "time", axis, "test_error")
+        assert found.x.tolist() == pytest.approx([10 * factor, 20 * factor])  # 40 steps of 10 ms buy 20 of 20 ms
+
+
+def test_curves_have_a_panel_a_measure_and_a_line_an_arm(results):
+    figure = plots.curves(results, "time", "seconds")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [name for name, _ in plots.MEASURES.values()]
+    assert all(len(axes.lines) == 3 and len(axes.collections) == 3 for axes in figure.axes)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == results["arms"]
+
+
+def test_values_over_an_order_of_magnitude_get_a_log_scale(results):
+    runs = [{**run, "epochs": [{**r, "test_loss": 10.0 ** -r["epoch"]} for r in run["epochs"]]} for run in results["runs"]]
+    log = plots.curves({**results, "runs": runs}, "steps", "steps", ["test_loss"])
+    assert log.axes[0].get_yscale() == "log"
+    zero = [{**run, "epochs": [{**r, "test_loss": 0.0} for r in run["epochs"]]} for run in results["runs"]]
+    flat = plots.curves({**results, "runs": zero}, "steps", "steps", ["test_loss"])
+    assert flat.axes[0].get_yscale() == "linear"
+    figures.png(log), figures.png(flat)
+
+
+def test_records_without_a_quantity_leave_it_out(results):
+    runs = [{**run, "epochs": [{**r, "train_loss": None} for r in run["epochs"]]} for run in results["runs"]]
+    broken = {**results, "runs": runs}
+    assert plots.curve(broken, "uniform", "time", "steps", "train_loss") is None
+    assert "no finished run" in texts(plots.curves(broken, "time", "steps", ["train_loss"]))
+
+
+def test_costs_stack_the_parts_and_state_the_ratio(results):
+    figure = plots.costs(results)
+    assert [text for text in texts(figure) if "×" in text] == ["1.00 ×", "1.10 ×", "2.00 ×"]
+    bars = np.array([[bar.get_width() for bar in container] for container in figure.axes[0].containers])  # (parts, arms)
+    assert bars.sum(axis=0).tolist() == pytest.approx([10, 11, 20])  # milliseconds
+
+
+def test_nothing_is_drawn_over_seconds_that_were_not_measured(tmp_path):
+    made.experiment(tmp_path, timed=False, seeds=1)
+    results = collect(tmp_path)
+    assert plots.costs(results) is None
+    assert list(plots.axes_of(results)) == ["epochs", "steps"]
+
+
+def test_finals_show_every_seed_and_a_line_at_the_baseline(results):
+    axes = plots.finals(results, "time").axes[0]
+    dots = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
+    assert [len(seeds) for seeds in dots] == [3, 3, 3]
+    mean = next(row for row in results["rows"] if row["arm"] == "uniform")["final_accuracy"]["mean"]
+    assert any(list(line.get_xdata()) == pytest.approx([mean, mean]) for line in axes.lines if len(line.get_xdata()) == 2)
+
+
+def test_terms_are_drawn_for_the_arms_that_have_them(results):
+    figure = plots.terms(results, "time")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["recommended: contributions to F(S)"]
+    assert plots.terms(results, "time", ["uniform"]) is None
+
+
+def test_usage_counts_every_sample_of_every_seed(chosen, results):
+    figure = pictures.usage(chosen, figures.look(results))
+    for axes in figure.axes:
+        assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(100)
+    assert pictures.used(np.array([0] * 5 + [1] * 4 + [6])).startswith("50 % never used; the most used tenth fills 60 %")
+    assert pictures.usage({"uniform": Chosen()}, figures.look(results)) is None
+
+
+def test_map_shows_skipped_points_as_rings_and_used_ones_by_size(chosen):
+    counts = chosen["uniform"].portrait["map_counts"]
+    rings, dots = pictures.feature_map(chosen["uniform"], "#0077bb").axes[0].collections
+    assert len(rings.get_offsets()) == (counts == 0).sum()
+    assert len(rings.get_facecolors()) == 0
+    sizes = dots.get_sizes()
+    assert sizes[counts[counts > 0].argmax()] == sizes.max() > sizes.min()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_gallery_shows_images_of_any_number_of_channels(chosen, channels):
+    found = Chosen(chosen["uniform"].counts, {}, 0, made.CLASSES)
+    found.portrait = made.portrait(found.counts[0], np.random.default_rng(0), channels)
+    assert len(pictures.gallery(found, "an arm").axes[0].images) == 48
+    shape, name, count = pictures.captioned(found, "most")[0]
+    assert shape.shape == ((8, 8) if channels < 3 else (8, 8, 3))
+    assert name in [figures.label(known) for known in made.CLASSES]
+    assert count == found.portrait["most_counts"][0]
+
+
+def test_arms_keep_their_colours_and_the_baseline_is_grey():
+    first = figures.Look(["uniform", "paper", "recommended"], "uniform")
+    second = figures.Look(["uniform", "mine", "recommended", "other", "paper"], "uniform")
+    assert first.colours["recommended"] == second.colours["recommended"]
+    assert first.colours["uniform"] == second.colours["uniform"] == figures.BASELINE
+    assert len(set(second.colours.values())) == 5
+
+
+def test_many_arms_differ_by_colour_or_dash_and_have_no_bands(tmp_path):
+    arms = {"uniform": {"strategy": "uniform"}} | {f"λ{i} = 0.5": {"strategy": "loss", "seed": i} for i in range(12)}
+    made.experiment(tmp_path, arms=arms, timed=False, seeds=2)
+    results = collect(tmp_path)
+    look = figures.look(results)
+    assert len({(look.colours[arm], look.dashes[arm]) for arm in arms}) == 13
+    assert not plots.curves(results, "steps", "steps", ["test_loss"]).axes[0].collections
+    assert "No band" in plots.band_note(results, "steps")
+
+
+def test_svg_follows_the_theme_and_refers_to_nothing_outside(results):
+    text = figures.svg(plots.curves(results, "time", "seconds"))
+    assert "prefers-color-scheme:dark" in text
+    assert f"var(--c{figures.INK[1:]})" in text
+    assert made.SCRIPT not in text
+    assert "&lt;script&gt;" in text
+    assert set(re.findall(r"https?://[^\"' ]*", text)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert all(link.startswith("#") for link in re.findall(r"href=\"([^\"]*)\"|url\(([^)]*)\)", text) for link in link if link)
+
+
+def test_png_has_no_background_and_is_not_blank(results):
+    image = pixels(figures.png(plots.finals(results, "time")))
+    assert image[0, 0, 3] == 0
+    assert 0.01 < (image[..., 3] > 0).mean() < 0.5
+    assert len(np.unique(image.reshape(-1, 4), axis=0)) > 20
+
+
+@pytest.mark.parametrize("name", ["$\\frac{1}{0}$", "图像 🙂", "_hidden", "a\x00b\nc", "x" * 300, ""])
+def test_any_name_can_be_drawn(results, name):
+    renamed = {
+        **results,
+        "arms": [name, "recommended"],
+        "baseline": name,
+        "calibration": {name: results["calibration"]["uniform"], "recommended": results["calibration"]["recommended"]},
+        "runs": [{**run, "arm": name} for run in results["runs"] if run["arm"] == "uniform"],
+    }
+    for figure in (plots.curves(renamed, "time", "epochs", ["test_loss"]), plots.costs(renamed)):
+        assert isinstance(figure, Figure)
+        assert len(figures.png(figure)) > 1000
+        assert figures.svg(figure).startswith("<svg")
+
+
+def test_no_module_uses_pyplot():
+    for path in Path(plots_module.__file__).parent.glob("*.py"):
+        assert not re.search(r"^\s*(import|from) .*pyplot", path.read_text(), re.MULTILINE), path

@@ -1,0 +1,257 @@
+"""The report holds what results.json holds, needs nothing but itself, and survives whatever lies in the folder."""
+
+import io
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from smdl.experiments import report
+from smdl.experiments.report import render
+from smdl.experiments.results import ResultsError
+from smdl.experiments.runner import folder_of
+from smdl.training.config import TrainConfig
+from smdl.training.files import read_lines, write_json, write_lines
+from tests.experiments import made
+
+#: All that a report may load.
+DATA = re.compile(r"data:(image/(png|svg\+xml);base64,[A-Za-z0-9+/]+=*|,)$")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without the pictures in plots/: half the time."""
+    monkeypatch.setattr(report, "drawn", lambda *_: {})
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Two arms, two seeds, one protocol."""
+    arms = {name: made.ARMS[name] for name in ("uniform", "recommended")}
+    return made.experiment(tmp_path / "experiment", arms=arms, seeds=2, protocols=["time"])
+
+
+def run_of(experiment, arm, seed):
+    return folder_of(experiment.store, experiment.configs(arm, "time")[seed])
+
+
+def page_of(folder):
+    return made.Page((folder / "report.html").read_text())
+
+
+def problems_of(folder):
+    """The lines of the problems section."""
+    found = re.search(r'<section id="problems">(.*?)</section>', (folder / "report.html").read_text(), re.DOTALL)
+    return re.findall(r"<li>(.*?)</li>", found[1])
+
+
+def test_the_tables_numbers_are_those_of_results_json(rendered):
+    page, results = page_of(rendered), made.results_of(rendered)
+    assert made.same_numbers(page, results) > 6 * 20
+    shown = {key for key in page.numbers if key[1] == "recommended"}
+    for protocol in ("steps", "time"):
+        for name in ("final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy", "difference"):
+            assert {(protocol, "recommended", f"{name}.{part}") for part in ("mean", "half")} <= shown
+        for name in ("steps", "seconds", "steps_to_baseline", "seconds_to_baseline", "reached_baseline", "p_holm"):
+            assert (protocol, "recommended", name) in shown
+        assert (protocol, "recommended", "overhead.scoring") in shown
+        assert (protocol, "recommended", "forwards_per_step") in shown
+
+
+def test_the_verdict_stands_on_top_with_what_it_rests_on(rendered):
+    text, results = page_of(rendered).text, made.results_of(rendered)
+    assert results["verdict"] in text
+    assert text.index(results["verdict"]) < text.index("Numbers")
+    for word in ("3 seeds", "equal time", "Primary endpoint, fixed before any run", "Welch", "Holm"):
+        assert word in text
+
+
+def test_nothing_is_loaded_from_elsewhere(rendered):
+    text = (rendered / "report.html").read_text()
+    page = made.Page(text)
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "srcset", "data", "action", "poster"):
+            if name in attributes:
+                assert DATA.match(attributes[name]) or re.match(r"#\w+$", attributes[name]), (tag, name)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!data:)", text)
+    assert not {"script", "iframe", "object", "embed"} & {tag for tag, _ in page.tags}
+    assert "default-src 'none'" in next(tag["content"] for tag in page.all("meta") if "http-equiv" in tag)
+    assert len(text) < 4_000_000
+
+
+def test_every_picture_has_data_and_says_what_it_shows(rendered):
+    pictures = page_of(rendered).all("img")
+    assert len(pictures) > 24 + 3 * 48
+    assert all(DATA.match(picture["src"]) and picture["alt"] for picture in pictures)
+    assert max(len(picture["src"]) for picture in pictures) < 140_000
+
+
+def test_hostile_names_stay_names(rendered):
+    text = (rendered / "report.html").read_text()
+    page = made.Page(text)
+    assert "<script" not in text
+    assert "<b>title" not in text
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert made.SCRIPT in page.text
+    assert any(made.CLASSES[0][:20] in picture["alt"] for picture in page.all("img"))
+    assert any(row.get("data-arm") == made.SCRIPT for row in page.all("tr"))
+
+
+def test_the_pictures_are_files_too_and_not_blank(rendered):
+    files = sorted(path.name for path in (rendered / "plots").iterdir())
+    wanted = {f"curves-{protocol}-{axis}.png" for protocol in ("steps", "time") for axis in ("epochs", "steps", "seconds")}
+    wanted |= {"accuracy-steps.png", "accuracy-time.png", "balance.png", "costs.png", "terms.png", "usage.png"}
+    wanted |= {"map-0-uniform.png", "gallery-0-uniform.png", "map-1--script-alert-1-script-.png", "map-2-recommended.png"}
+    assert wanted <= set(files)
+    for name in files:
+        image = np.asarray(Image.open(io.BytesIO((rendered / "plots" / name).read_bytes())).convert("RGBA"))
+        assert (image[..., 3] > 0).mean() > 0.005, name
+        assert len(np.unique(image.reshape(-1, 4), axis=0)) > 10, name
+
+
+def test_caption_paper_environment_and_configs_are_shown(rendered):
+    text = page_of(rendered).text
+    assert f"stand-in {made.SCRIPT}" in text
+    assert "The paper’s own numbers beside ours" in text
+    for word in ("error <%>", "8.1", "table 3 & others", "abc123-dirty", "smdl compare <x>", "torch 2.0"):
+        assert word in text
+    assert "batch_size: 6" in text
+    assert "preset: recommended" in text
+    assert "None: every run is finished and whole." in text
+
+
+def test_rendering_again_gives_the_same_page(experiment, quick):
+    render(experiment.folder)
+    first = (experiment.folder / "report.html").read_bytes()
+    render(experiment.folder)
+    assert (experiment.folder / "report.html").read_bytes() == first
+    assert not list(experiment.folder.glob(".*part"))
+
+
+def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment, quick):
+    diverged, missing = run_of(experiment, "uniform", 1), run_of(experiment, "recommended", 1)
+    write_json(diverged / "failed.json", {"error": "the loss is <nan>"})
+    shutil.rmtree(missing)
+    whole = run_of(experiment, "uniform", 0)
+    (whole / "counts.npy").write_bytes(b"no array")
+    (whole / "portrait.npz").write_bytes((whole / "portrait.npz").read_bytes()[:100])
+    (run_of(experiment, "recommended", 0) / "counts.npy").unlink()
+    page = page_of(render(experiment.folder).parent)
+    problems = "\n".join(problems_of(experiment.folder))
+    assert "uniform, seed 1, equal time: diverged: the loss is &lt;nan&gt;" in problems
+    assert "recommended, seed 1, equal time: not begun" in problems
+    assert "its counts.npy is damaged" in problems
+    assert "its portrait.npz is damaged" in problems
+    assert "it has no counts.npy" in problems
+    assert "5 problems to know of" in page.text
+    assert "2 of 4 runs are finished and whole" in page.text
+    assert made.same_numbers(page, made.results_of(experiment.folder)) > 20
+    assert "n = 1" in page.text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "empty"), (b'{"epoch": 0}\n', "damaged"), (b"\xff\xfe", "damaged"), (b'{"epoch": 0, "st', "empty")],
+)
+def test_damaged_metrics_are_a_problem_of_one_run(experiment, quick, content, said):
+    (run_of(experiment, "uniform", 0) / "metrics.jsonl").write_bytes(content)
+    render(experiment.folder)
+    (line,) = problems_of(experiment.folder)
+    assert line.startswith("uniform, seed 0, equal time: its metrics.jsonl is ")
+    assert said in line
+
+
+def test_an_experiment_without_a_finished_run_renders(experiment, quick):
+    shutil.rmtree(experiment.store)
+    page = page_of(render(experiment.folder).parent)
+    assert len(problems_of(experiment.folder)) == 4
+    assert "No whole run says where it took place." in page.text
+
+
+def test_bad_arrays_in_a_portrait_are_named(experiment, quick):
+    at = run_of(experiment, "uniform", 0) / "portrait.npz"
+    arrays = dict(np.load(at))
+    for name, value in (("map", np.zeros((3, 5))), ("most_images", np.zeros((24, 8, 8))), ("map_counts", np.zeros(2, int))):
+        np.savez(at, **{**arrays, name: value})
+        render(experiment.folder)
+        (line,) = problems_of(experiment.folder)
+        assert f"its portrait.npz is damaged: {name} must be" in line
+
+
+def test_an_experiment_that_was_not_timed_has_no_seconds(tmp_path, quick):
+    made.experiment(tmp_path, seeds=2, timed=False)
+    page = page_of(render(tmp_path).parent)
+    assert {key[2] for key in page.numbers if key[0] == "steps"}.isdisjoint({"seconds", "overhead.total"})
+    assert "over seconds" not in page.text
+    assert "What a step costs" not in page.text
+    assert made.same_numbers(page, made.results_of(tmp_path)) > 20
+
+
+def test_a_folder_that_is_no_experiment_says_so(tmp_path):
+    with pytest.raises(ResultsError, match=r"neither an experiment \(plan.yaml\) nor a training run"):
+        render(tmp_path)
+    (tmp_path / "plan.yaml").write_text("title: x")
+    with pytest.raises(ResultsError, match="damaged"):
+        render(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"uniform": 1, "recommended": 2}', b'{"uniform": {}, "recommended": {}}'])
+def test_a_damaged_calibration_says_so(experiment, quick, content):
+    (experiment.folder / "calibration.json").write_bytes(content)
+    with pytest.raises(ResultsError, match="calibration"):
+        render(experiment.folder)
+
+
+def test_a_plan_of_another_version_says_so(experiment, quick):
+    at = experiment.folder / "plan.yaml"
+    values = yaml.safe_load(at.read_text())
+    values["base"]["no_such_option"] = 1
+    at.write_text(yaml.safe_dump(values))
+    with pytest.raises(ResultsError, match="no_such_option"):
+        render(experiment.folder)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a single run."""
+    made.run(tmp_path / "run", TrainConfig(steps=40, seed=3))
+    return tmp_path / "run"
+
+
+def test_a_single_run_renders(run):
+    page = page_of(render(run).parent)
+    last = read_lines(run / "metrics.jsonl")[-1]
+    assert "digits, smdl recommended, seed 3" in page.text
+    assert json.loads(page.numbers["test loss",]) == last["test_loss"]
+    assert json.loads(page.numbers["test accuracy",]) == 100 * (1 - last["test_error"])
+    assert {"curves-run-seconds.png", "costs.png", "usage.png"} <= {path.name for path in (run / "plots").iterdir()}
+    assert all(DATA.match(picture["src"]) and picture["alt"] for picture in page.all("img"))
+    assert len(page.all("img")) == 12 + 4 + 48  # curves; cost, balance, use, terms; samples; and the map
+    assert "batch_size: 50" in page.text
+    assert not (run / "results.json").exists()
+
+
+def test_a_single_run_that_was_cut_short_renders_what_is_there(run, quick):
+    records = read_lines(run / "metrics.jsonl")
+    write_lines(run / "metrics.jsonl", [*records[:2], {"epoch": 2}])
+    (run / "summary.json").unlink()
+    (run / "config.yaml").write_text("{")
+    page = page_of(render(run).parent)
+    problems = "\n".join(problems_of(run))
+    assert "metrics.jsonl is damaged from line 3 of 3 on" in problems
+    assert "not finished" in problems
+    assert "config.yaml is damaged" in problems
+    assert json.loads(page.numbers["epochs",]) == 2
+
+
+def test_a_single_run_without_an_epoch_renders(run, quick):
+    (run / "metrics.jsonl").write_text("")
+    write_json(run / "failed.json", {"error": "the loss is nan"})
+    render(run)
+    assert problems_of(run) == ["metrics.jsonl is empty: no epoch was finished", "diverged: the loss is nan"]
