@@ -7,7 +7,7 @@ BENCHED := .venv/.benched
 .PHONY: demo test bench install clean
 
 demo: install
-	$(BIN)/python examples/training.py
+	$(BIN)/smdl compare --config configs/digits.yaml --minutes 2 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .

@@ -11,8 +11,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
+def run(monkeypatch, capsys):
 
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
@@ -29,11 +28,3 @@ def test_selection_prints_both_tables_and_writes_the_picture(run, tmp_path):
         assert word in printed
     assert imread(picture).std() > 0.05, "something is drawn"
     assert [path.name for path in picture.parent.iterdir()] == ["selection.png"], "nothing half written is left"
-
-
-def test_training_compares_the_four_strategies(run, tmp_path):
-    printed = run("training.py", "--seeds", 1, "--out", tmp_path / "demo")
-    for word in ("SGD", "loss-based", "the paper's", "recommended", "test error"):
-        assert word in printed
-    assert imread(tmp_path / "demo" / "training.png").std() > 0.05
-    assert len(list((tmp_path / "demo").glob("*/summary.json"))) == 4

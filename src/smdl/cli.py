@@ -101,12 +101,11 @@ def compare(arguments: list[str]) -> int:
         baseline=names[0] if "uniform" not in names else "uniform",
         seeds=FEWEST_SEEDS if auto else _whole("seeds", options.seeds),
         protocols=protocols,
+        minutes=options.minutes,
     )
     out = Path(options.out or Path("runs") / f"compare-{_name(config.data.name)}")
     with _shown(options.quiet) as shown:
-        folder = run_plan(
-            plan, out, auto=auto, minutes=options.minutes, jobs=_jobs(options.jobs, config), display=shown
-        ).folder
+        folder = run_plan(plan, out, auto=auto, jobs=_jobs(options.jobs, config), display=shown).folder
     return _tell(folder)
 
 

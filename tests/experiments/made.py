@@ -68,7 +68,12 @@ def run(folder, config, gain=0.0):
     ends = [*range(PER_EPOCH, config.steps or 40, PER_EPOCH), config.steps or 40]
     records = [record(epoch, steps, rng.uniform(0, 0.02) - gain, config.strategy) for epoch, steps in enumerate(ends)]
     write_lines(folder / "metrics.jsonl", records)
-    environment = {"smdl": "0.1.0", "commit": "abc123-dirty", "packages": {"torch": "2.0"}, "command": "smdl compare <x>"}
+    environment = {
+        "smdl": "0.1.0",
+        "commit": "abc123-dirty",
+        "packages": {"torch": "2.0"},
+        "command": "smdl compare <x>",
+    }
     write_json(folder / "summary.json", {"classes": CLASSES, "environment": environment, "steps": ends[-1]})
     counts = rng.integers(0, 6, SAMPLES).astype(np.int32)
     np.save(folder / "counts.npy", counts)

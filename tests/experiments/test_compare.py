@@ -48,6 +48,7 @@ def quick(monkeypatch):
                 "parts": {"data": 0.001, "scoring": 0.008, "selection": 0.001, "training": 0.010},
                 "forwards_per_step": 60.0,
                 "evaluation_seconds": 0.0,
+                "setup_seconds": 0.0,
                 "steps_per_epoch": 4,
                 "samples": 80,
                 "threads": 1,
@@ -129,11 +130,11 @@ def test_minutes_become_seeds_and_if_need_be_fewer_steps(tmp_path):
     experiment.calibrate()
     seed = experiment._seconds_a_seed()
     assert seed == pytest.approx(8 * 0.010 + (8 + 7) * 0.011 + (8 + 4) * 0.020)
-    experiment.fit_into(minutes=7.5 * seed / 60, jobs=1)
+    experiment.fit_into(7.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (7, None)
-    experiment.fit_into(minutes=2 * 7.5 * seed / 60, jobs=2)
+    experiment.fit_into(2 * 7.5 * seed, jobs=2)
     assert experiment.plan.seeds == compare.MOST_SEEDS
-    experiment.fit_into(minutes=1.5 * seed / 60, jobs=1)
+    experiment.fit_into(1.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (3, 4)
 
 
@@ -307,3 +308,13 @@ def test_missing_data_is_said_before_the_first_hour(tmp_path, monkeypatch):
     monkeypatch.setattr("smdl.training.datasets.catalogue.SYSTEM", tmp_path)
     with pytest.raises(ValueError, match="needs cifar10, cifar100, svhn: smdl data get cifar10"):
         reproduce("table-1", "paper", tmp_path / "out")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(compare, "run_all", lambda *_: None)
+    first = compare.run_plan(plan(minutes=0.25), tmp_path / "e").plan
+    monkeypatch.setattr(compare, "STARTING", 0.0)
+    again = compare.run_plan(plan(minutes=0.25), tmp_path / "e").plan
+    assert (first.seeds, first.base["steps"]) == (again.seeds, again.base["steps"])
+    assert compare.run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"

@@ -1,6 +1,5 @@
 """The report holds what results.json holds, needs nothing but itself, and survives whatever lies in the folder."""
 
-import io
 import json
 import re
 import shutil
@@ -10,7 +9,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from smdl.experiments import report
+from smdl.experiments import plots, report, sections
 from smdl.experiments.report import render
 from smdl.experiments.results import ResultsError
 from smdl.experiments.runner import folder_of
@@ -26,6 +25,13 @@ DATA = re.compile(r"data:(image/(png|svg\+xml);base64,[A-Za-z0-9+/]+=*|,)$")
 def quick(monkeypatch):
     """Without the pictures in plots/: half the time."""
     monkeypatch.setattr(report, "drawn", lambda *_: {})
+
+
+@pytest.fixture
+def bare(quick, monkeypatch):  # noqa: ARG001
+    """Without drawing anything: for tests of words."""
+    monkeypatch.setattr(sections, "svg", lambda _: "<svg/>")
+    monkeypatch.setattr(sections, "png", lambda *_: b"png")
 
 
 @pytest.fixture
@@ -45,8 +51,8 @@ def page_of(folder):
 
 def problems_of(folder):
     """The lines of the problems section."""
-    found = re.search(r'<section id="problems">(.*?)</section>', (folder / "report.html").read_text(), re.DOTALL)
-    return re.findall(r"<li>(.*?)</li>", found[1])
+    _, _, found = (folder / "report.html").read_text().partition('<section id="problems">')
+    return re.findall(r"<li>(.*?)</li>", found)
 
 
 def test_the_tables_numbers_are_those_of_results_json(rendered):
@@ -54,7 +60,14 @@ def test_the_tables_numbers_are_those_of_results_json(rendered):
     assert made.same_numbers(page, results) > 6 * 20
     shown = {key for key in page.numbers if key[1] == "recommended"}
     for protocol in ("steps", "time"):
-        for name in ("final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy", "difference"):
+        for name in (
+            "final_accuracy",
+            "mean_accuracy",
+            "final_loss",
+            "mean_loss",
+            "final_train_accuracy",
+            "difference",
+        ):
             assert {(protocol, "recommended", f"{name}.{part}") for part in ("mean", "half")} <= shown
         for name in ("steps", "seconds", "steps_to_baseline", "seconds_to_baseline", "reached_baseline", "p_holm"):
             assert (protocol, "recommended", name) in shown
@@ -104,14 +117,14 @@ def test_hostile_names_stay_names(rendered):
 
 def test_the_pictures_are_files_too_and_not_blank(rendered):
     files = sorted(path.name for path in (rendered / "plots").iterdir())
-    wanted = {f"curves-{protocol}-{axis}.png" for protocol in ("steps", "time") for axis in ("epochs", "steps", "seconds")}
+    wanted = {f"curves-{protocol}-{axis}.png" for protocol in ("steps", "time") for axis in plots.AXES}
     wanted |= {"accuracy-steps.png", "accuracy-time.png", "balance.png", "costs.png", "terms.png", "usage.png"}
-    wanted |= {"map-0-uniform.png", "gallery-0-uniform.png", "map-1--script-alert-1-script-.png", "map-2-recommended.png"}
+    wanted |= {"map-0-uniform.png", "gallery-0-uniform.png", "map-1--script-alert-1-script-.png"}
     assert wanted <= set(files)
     for name in files:
-        image = np.asarray(Image.open(io.BytesIO((rendered / "plots" / name).read_bytes())).convert("RGBA"))
-        assert (image[..., 3] > 0).mean() > 0.005, name
-        assert len(np.unique(image.reshape(-1, 4), axis=0)) > 10, name
+        image = Image.open(rendered / "plots" / name).convert("RGBA")
+        assert len(image.getcolors(1 << 20)) > 10, name
+        assert (np.asarray(image)[..., 3] > 0).mean() > 0.005, name
 
 
 def test_caption_paper_environment_and_configs_are_shown(rendered):
@@ -125,7 +138,8 @@ def test_caption_paper_environment_and_configs_are_shown(rendered):
     assert "None: every run is finished and whole." in text
 
 
-def test_rendering_again_gives_the_same_page(experiment, quick):
+@pytest.mark.usefixtures("bare")
+def test_rendering_again_gives_the_same_page(experiment):
     render(experiment.folder)
     first = (experiment.folder / "report.html").read_bytes()
     render(experiment.folder)
@@ -133,7 +147,8 @@ def test_rendering_again_gives_the_same_page(experiment, quick):
     assert not list(experiment.folder.glob(".*part"))
 
 
-def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment, quick):
+@pytest.mark.usefixtures("quick")
+def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment):
     diverged, missing = run_of(experiment, "uniform", 1), run_of(experiment, "recommended", 1)
     write_json(diverged / "failed.json", {"error": "the loss is <nan>"})
     shutil.rmtree(missing)
@@ -158,7 +173,8 @@ def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment, q
     ("content", "said"),
     [(b"", "empty"), (b'{"epoch": 0}\n', "damaged"), (b"\xff\xfe", "damaged"), (b'{"epoch": 0, "st', "empty")],
 )
-def test_damaged_metrics_are_a_problem_of_one_run(experiment, quick, content, said):
+@pytest.mark.usefixtures("bare")
+def test_damaged_metrics_are_a_problem_of_one_run(experiment, content, said):
     (run_of(experiment, "uniform", 0) / "metrics.jsonl").write_bytes(content)
     render(experiment.folder)
     (line,) = problems_of(experiment.folder)
@@ -166,24 +182,31 @@ def test_damaged_metrics_are_a_problem_of_one_run(experiment, quick, content, sa
     assert said in line
 
 
-def test_an_experiment_without_a_finished_run_renders(experiment, quick):
+@pytest.mark.usefixtures("quick")
+def test_an_experiment_without_a_finished_run_renders(experiment):
     shutil.rmtree(experiment.store)
     page = page_of(render(experiment.folder).parent)
     assert len(problems_of(experiment.folder)) == 4
     assert "No whole run says where it took place." in page.text
+    assert not re.search(r"\bnan\b", page.text)
+    assert "nan" not in page.numbers.values()
 
 
-def test_bad_arrays_in_a_portrait_are_named(experiment, quick):
+@pytest.mark.usefixtures("bare")
+def test_bad_arrays_in_a_portrait_are_named(experiment):
     at = run_of(experiment, "uniform", 0) / "portrait.npz"
-    arrays = dict(np.load(at))
-    for name, value in (("map", np.zeros((3, 5))), ("most_images", np.zeros((24, 8, 8))), ("map_counts", np.zeros(2, int))):
+    with np.load(at) as file:
+        arrays = dict(file)
+    bad = {"map": np.zeros((3, 5)), "most_images": np.zeros((24, 8, 8)), "map_counts": np.zeros(2, int)}
+    for name, value in bad.items():
         np.savez(at, **{**arrays, name: value})
         render(experiment.folder)
         (line,) = problems_of(experiment.folder)
         assert f"its portrait.npz is damaged: {name} must be" in line
 
 
-def test_an_experiment_that_was_not_timed_has_no_seconds(tmp_path, quick):
+@pytest.mark.usefixtures("bare")
+def test_an_experiment_that_was_not_timed_has_no_seconds(tmp_path):
     made.experiment(tmp_path, seeds=2, timed=False)
     page = page_of(render(tmp_path).parent)
     assert {key[2] for key in page.numbers if key[0] == "steps"}.isdisjoint({"seconds", "overhead.total"})
@@ -201,14 +224,18 @@ def test_a_folder_that_is_no_experiment_says_so(tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"uniform": 1, "recommended": 2}', b'{"uniform": {}, "recommended": {}}'])
-def test_a_damaged_calibration_says_so(experiment, quick, content):
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"uniform": 1, "recommended": 2}', b'{"uniform": {}, "recommended": {}}']
+)
+@pytest.mark.usefixtures("bare")
+def test_a_damaged_calibration_says_so(experiment, content):
     (experiment.folder / "calibration.json").write_bytes(content)
     with pytest.raises(ResultsError, match="calibration"):
         render(experiment.folder)
 
 
-def test_a_plan_of_another_version_says_so(experiment, quick):
+@pytest.mark.usefixtures("bare")
+def test_a_plan_of_another_version_says_so(experiment):
     at = experiment.folder / "plan.yaml"
     values = yaml.safe_load(at.read_text())
     values["base"]["no_such_option"] = 1
@@ -232,12 +259,13 @@ def test_a_single_run_renders(run):
     assert json.loads(page.numbers["test accuracy",]) == 100 * (1 - last["test_error"])
     assert {"curves-run-seconds.png", "costs.png", "usage.png"} <= {path.name for path in (run / "plots").iterdir()}
     assert all(DATA.match(picture["src"]) and picture["alt"] for picture in page.all("img"))
-    assert len(page.all("img")) == 12 + 4 + 48  # curves; cost, balance, use, terms; samples; and the map
+    assert len(page.all("img")) == 12 + 5 + 48  # curves; cost, balance, use, terms and map; samples
     assert "batch_size: 50" in page.text
     assert not (run / "results.json").exists()
 
 
-def test_a_single_run_that_was_cut_short_renders_what_is_there(run, quick):
+@pytest.mark.usefixtures("quick")
+def test_a_single_run_that_was_cut_short_renders_what_is_there(run):
     records = read_lines(run / "metrics.jsonl")
     write_lines(run / "metrics.jsonl", [*records[:2], {"epoch": 2}])
     (run / "summary.json").unlink()
@@ -250,7 +278,8 @@ def test_a_single_run_that_was_cut_short_renders_what_is_there(run, quick):
     assert json.loads(page.numbers["epochs",]) == 2
 
 
-def test_a_single_run_without_an_epoch_renders(run, quick):
+@pytest.mark.usefixtures("quick")
+def test_a_single_run_without_an_epoch_renders(run):
     (run / "metrics.jsonl").write_text("")
     write_json(run / "failed.json", {"error": "the loss is nan"})
     render(run)

@@ -1,6 +1,7 @@
 """Intervals and tests, against scipy on known samples."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ SAMPLES = st.lists(st.floats(50, 100, allow_nan=False), min_size=2, max_size=12)
 @given(SAMPLES)
 def test_the_interval_of_a_mean_is_students(values):
     found = estimate(values)
+    assert found.half is not None
     assert found.mean == pytest.approx(np.mean(values))
     error = stats.sem(values)
     low, _ = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=error) if error > 0 else (found.mean, 0)
@@ -27,16 +29,15 @@ def test_differences_are_welchs(values, baseline):
     found = difference(values, baseline)
     if np.std(values) < 1e-9 or np.std(baseline) < 1e-9:
         return  # scipy warns of what it loses to rounding there
-    theirs = stats.ttest_ind(values, baseline, equal_var=False)
+    theirs: Any = stats.ttest_ind(values, baseline, equal_var=False)
     assert found.p == pytest.approx(theirs.pvalue, abs=1e-9)
     low, high = theirs.confidence_interval(0.95)
     assert found.interval == pytest.approx((low, high), abs=1e-7)
 
 
 def test_a_known_pair_of_samples():
-    """Welch's t = −2.89, 4.9 degrees of freedom."""
     found = difference([97.0, 97.2, 96.8], [97.4, 97.9, 97.6, 97.7])
-    theirs = stats.ttest_ind([97.0, 97.2, 96.8], [97.4, 97.9, 97.6, 97.7], equal_var=False)
+    theirs: Any = stats.ttest_ind([97.0, 97.2, 96.8], [97.4, 97.9, 97.6, 97.7], equal_var=False)
     assert found.mean == pytest.approx(-0.65)
     assert found.p == pytest.approx(theirs.pvalue)
 
@@ -64,6 +65,5 @@ def test_holm_steps_down():
 def test_holm_keeps_the_order_and_never_lowers(values):
     adjusted = holm(values)
     assert all(a >= p for a, p in zip(adjusted, values, strict=True))
-    assert [sorted(values).index(p) for p in values] == [sorted(values).index(p) for p in values]
     ranked = [adjusted[i] for i in np.argsort(values, kind="stable")]
     assert ranked == sorted(ranked)

@@ -61,7 +61,9 @@ class _Side:
     """A run that is trained for a few steps at a time, and thrown away."""
 
     def __init__(self, config: TrainConfig) -> None:
+        started = time.perf_counter()
         self.run = Run(config)
+        self.setup = time.perf_counter() - started
         if isinstance(self.run.loader.batch_size, tuple):
             raise ValueError("an adaptive batch size cannot be calibrated: its epochs have no fixed number of steps")
         if isinstance(self.run.loader.strategy, LossRank):
@@ -106,6 +108,7 @@ def _summary(name: str, side: _Side, rounds: list[dict[str, dict[str, float]]], 
         "parts": {part: scale * spent for part, spent in parts.items()},
         "forwards_per_step": median(turns[name]["forwards"] for turns in rounds),
         "evaluation_seconds": time.perf_counter() - started,
+        "setup_seconds": side.setup,
         "steps_per_epoch": len(side.run.loader),
         "samples": len(side.run.counts),
         "threads": side.run.config.threads or torch.get_num_threads(),

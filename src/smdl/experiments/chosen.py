@@ -75,7 +75,7 @@ def _counts(counts: np.ndarray) -> np.ndarray:
 
 def _portrait(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a portrait, checked."""
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         arrays = {name: file[name] for name in ("map", "map_labels", "map_counts")}
         for kind in KINDS:
             arrays |= {f"{kind}_{what}": file[f"{kind}_{what}"] for what in ("images", "labels", "counts")}

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ PROTOCOLS = ("steps", "time")
 PRECISION, MOST_SEEDS = 0.5, 20
 #: `--minutes`: fewer seeds than this say little, so steps are given up first.
 FEWEST_SEEDS = 3
+#: Seconds of a budget that go to starting processes and drawing the report.
+STARTING = 12.0
 
 
 @dataclass
@@ -35,6 +38,8 @@ class Plan:
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
+    minutes: float | None = None  # as many seeds and steps as fit; decided once, after the calibration
+    decided: bool = False
     caption: str = ""
     paper: dict[str, Any] | None = None  # the paper's own numbers: columns, rows, note
 
@@ -99,10 +104,11 @@ class Experiment:
         steps = self.steps_of(arm, protocol)
         return [self.plan.config(arm, steps=steps, seed=seed) for seed in range(self.plan.seeds)]
 
-    def fit_into(self, minutes: float, jobs: int) -> None:
-        """As many seeds and steps as the time left after calibration bears."""
+    def fit_into(self, seconds: float, jobs: int) -> None:
+        """As many seeds and steps as the time that is left bears."""
         cost = self._seconds_a_seed()
-        budget = 60 * minutes * jobs
+        budget = max(0.0, seconds) * jobs
+        self.plan.decided = True
         self.plan.seeds = min(MOST_SEEDS, int(budget / cost))
         if self.plan.seeds < FEWEST_SEEDS:
             share = min(1.0, budget / (FEWEST_SEEDS * cost))
@@ -113,6 +119,7 @@ class Experiment:
     def _seconds_a_seed(self) -> float:
         """Of computing, evaluation included, for one seed of every arm under every protocol."""
         assert self.calibration is not None
+        setup = min(found["setup_seconds"] for found in self.calibration.values())  # the first arm's compiles, too
         total, counted = 0.0, set()
         for arm, found in self.calibration.items():
             for protocol in self.plan.protocols:
@@ -120,7 +127,7 @@ class Experiment:
                 if (arm, steps) not in counted:
                     counted.add((arm, steps))
                     evaluations = math.ceil(steps / found["steps_per_epoch"])
-                    total += steps * found["seconds_per_step"] + evaluations * found["evaluation_seconds"]
+                    total += setup + steps * found["seconds_per_step"] + (evaluations + 1) * found["evaluation_seconds"]
         return total
 
     def run(self, jobs: int = 1) -> None:
@@ -177,13 +184,13 @@ def open_folder(out: Path, plan: Plan) -> Path:
 
 
 def _same(kept: Any, plan: Plan) -> bool:
-    """But for what is decided while it runs: seeds (auto) and steps (minutes)."""
-    if not isinstance(kept, dict):
+    """But for words, and for what is decided while it runs: seeds, and with minutes the steps."""
+    if not isinstance(kept, dict) or not isinstance(kept.get("base"), dict):
         return False
-    mine, free = asdict(plan), ("seeds", "caption", "title", "paper")
-    bases = [{name: value for name, value in values["base"].items() if name != "steps"} for values in (kept, mine)]
-    names = [name for name in mine if name not in (*free, "base")]
-    return bases[0] == bases[1] and all(kept.get(name) == mine[name] for name in names)
+    mine, free = asdict(plan), ("seeds", "caption", "title", "paper", "decided", "base")
+    open_too = ("steps",) if plan.minutes is not None else ()
+    bases = [{name: value for name, value in values["base"].items() if name not in open_too} for values in (kept, mine)]
+    return bases[0] == bases[1] and all(kept.get(name) == mine[name] for name in mine if name not in free)
 
 
 def run_plan(
@@ -192,22 +199,24 @@ def run_plan(
     *,
     store: Path | None = None,
     auto: bool = False,
-    minutes: float | None = None,
     jobs: int = 1,
     display: Display | None = None,
 ) -> Experiment:
     """Calibrate and train a plan in its folder, or go on with it. The results are read from there.
 
     auto     seeds until the differences are precise, instead of the plan's number
-    minutes  as many seeds and steps as fit, instead of the plan's
     jobs     runs side by side, each on one thread
     """
+    started = time.perf_counter()
     if jobs > 1 and plan.base["threads"] is None:
         plan.base = {**plan.base, "threads": 1}  # runs side by side must not fight for cores
     experiment = Experiment(open_folder(out, plan), plan, store, display)
+    kept = yaml.safe_load((experiment.folder / "plan.yaml").read_text())
     experiment.calibrate()
-    if minutes is not None:
-        experiment.fit_into(minutes, jobs)
+    if plan.minutes is not None and kept["decided"]:
+        plan.seeds, plan.base, plan.decided = kept["seeds"], kept["base"], True
+    elif plan.minutes is not None:
+        experiment.fit_into(60 * plan.minutes - STARTING - (time.perf_counter() - started), jobs)
     experiment.write_plan()
     if auto:
         experiment.run_until_precise(jobs)

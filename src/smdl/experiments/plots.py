@@ -26,6 +26,8 @@ AXES = {"epochs": "epochs", "steps": "steps", "seconds": "seconds of training, c
 #: Curves with more points than this have no markers; more arms than this no bands; values that span more than this
 #: many times a log scale.
 MARKED, BANDED, SPAN = 25, 8, 12.0
+#: Most points of a curve: finer than the screen.
+POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def timed(results: Results) -> bool:
 
 
 def curve(results: Results, arm: str, protocol: str, axis: str, measure: str, scale: float = 1.0) -> Curve | None:
-    """Over the epochs that every seed has; None where there is nothing finite to draw."""
+    """Over the epochs that every seed has, thinned out where they are many; None where nothing finite is to draw."""
     runs = [run["epochs"] for run in finished_runs(results, arm, protocol)]
     length = min((len(epochs) for epochs in runs), default=0)
     values = np.array([column(epochs[:length], measure) for epochs in runs]).reshape(len(runs), length) * scale
@@ -64,7 +66,9 @@ def curve(results: Results, arm: str, protocol: str, axis: str, measure: str, sc
     whole = np.isfinite(values).all(axis=0) & np.isfinite(steps).all(axis=0)
     if not len(runs) or not whole.any():
         return None
-    values, x = values[:, whole], steps[:, whole].mean(axis=0) * _per_step(results, arm, axis)
+    places = np.flatnonzero(whole)
+    places = places[np.unique(np.linspace(0, len(places) - 1, POINTS).round().astype(int))]  # the last one always
+    values, x = values[:, places], steps[:, places].mean(axis=0) * _per_step(results, arm, axis)
     mean, (low, high) = values.mean(axis=0), _band(values)
     return Curve(x, mean, low, high, values)
 
@@ -147,7 +151,7 @@ def costs(results: Results, width: float = 2 * PANEL) -> Figure | None:
 def finals(results: Results, protocol: str) -> Figure:
     """Final test accuracy: a dot for each seed, mean and 95 % interval for each arm, a line at the baseline's mean."""
     arms, seen = list(results["arms"]), look(results)
-    figure = blank(PANEL, 70 + 36 * len(arms))
+    figure = blank(PANEL, 70 + (36 if len(arms) <= BANDED else 24) * len(arms))
     axes = figure.add_subplot()
     for place, arm in enumerate(arms):
         runs = finished_runs(results, arm, protocol)

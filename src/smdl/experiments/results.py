@@ -20,10 +20,14 @@ MEASURES = {
     "mean_accuracy": lambda epochs: mean(100 * (1 - record["test_error"]) for record in epochs),
     "final_loss": lambda epochs: epochs[-1]["test_loss"],
     "mean_loss": lambda epochs: mean(record["test_loss"] for record in epochs),
-    "final_train_accuracy": lambda epochs: 100 * (1 - epochs[-1]["train_error"]),
-    "final_train_loss": lambda epochs: epochs[-1]["train_loss"],
+    "final_train_accuracy": lambda epochs: _percent_right(epochs[-1]["train_error"]),
+    "final_train_loss": lambda epochs: math.nan if epochs[-1]["train_loss"] is None else epochs[-1]["train_loss"],
 }
 LEVEL = 0.05
+
+
+def _percent_right(error: float | None) -> float:
+    return math.nan if error is None else 100 * (1 - error)  # None where train_evaluation is 0
 
 
 class ResultsError(ValueError):
@@ -39,7 +43,7 @@ def collect(folder: Path) -> dict[str, Any]:
         for protocol in plan.protocols:
             for config in experiment.configs(arm, protocol):
                 at = folder_of(experiment.store, config)
-                epochs, problem = _read_run(at)
+                epochs, problem = _read_run(at, config.steps)
                 if problem:
                     problems.append(f"{arm}, seed {config.seed}, equal {protocol}: {problem}")
                 name = str(at.relative_to(folder)) if at.is_relative_to(folder) else str(at)
@@ -57,7 +61,7 @@ def collect(folder: Path) -> dict[str, Any]:
         "protocols": plan.protocols,
         "arms": list(plan.arms),
         "seeds": plan.seeds,
-        "verdict": verdict(plan, tests),
+        "verdict": verdict(plan, tests, len({run["folder"] for run in runs if run["problem"]})),
         "rows": rows,
         "tests": tests,
         "calibration": experiment.calibration,
@@ -83,18 +87,19 @@ def write(folder: Path, results: dict[str, Any]) -> None:
         file.write(text.getvalue().encode())
 
 
-def verdict(plan: Plan, tests: list[dict[str, Any]]) -> str:
+def verdict(plan: Plan, tests: list[dict[str, Any]], missing: int = 0) -> str:
     """One sentence, about the primary endpoint alone."""
     protocol = "time" if "time" in plan.protocols else plan.protocols[0]
     parts = [_said(test) for test in tests if test["protocol"] == protocol]
     if not parts:
         return f"Nothing to compare with {plan.baseline} yet."
-    return f"At equal {protocol}, against {plan.baseline} over {plan.seeds} seeds: {'; '.join(parts)}."
+    short = f" ({missing} of the runs are missing)" if missing else ""
+    return f"At equal {protocol}, against {plan.baseline} over {plan.seeds} seeds{short}: {'; '.join(parts)}."
 
 
 def _said(test: dict[str, Any]) -> str:
     arm, gap, half, p = test["arm"], test["difference"], test["half"], test["p_holm"]
-    if math.isnan(gap):
+    if gap is None:
         return f"{arm} has no finished run"
     if p is None:
         return f"{arm} {gap:+.2f} points, from too few seeds to tell"
@@ -119,11 +124,11 @@ def _open(folder: Path) -> Experiment:
     return experiment
 
 
-def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:
+def _read_run(folder: Path, steps: int | None) -> tuple[list[dict[str, Any]], str | None]:
     """(the epochs' records, what is wrong with the run)."""
     failed = read_json(folder / "failed.json")
     if failed is not None:
-        return [], f"diverged: {failed.get('error', '')}"
+        return [], f"diverged: {failed.get('error', '') if isinstance(failed, dict) else failed}"
     if not folder.exists():
         return [], "not begun"
     try:
@@ -131,11 +136,16 @@ def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:
         for record in epochs:
             for measure in MEASURES.values():
                 measure([record])
-    except (KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+            int(record["steps"])
+    except (KeyError, TypeError, ValueError, UnicodeDecodeError, OSError) as error:
         return [], f"its metrics.jsonl is damaged: {error!r}"
     if _summary(folder) is None:
         return [], "not finished"
-    return (epochs, None) if epochs else ([], "its metrics.jsonl is empty")
+    if not epochs:
+        return [], "its metrics.jsonl is empty"
+    if epochs[-1]["steps"] != steps:
+        return [], f"its metrics.jsonl is damaged: it ends at step {epochs[-1]['steps']} of {steps}"
+    return epochs, None
 
 
 def _summary(folder: Path) -> dict[str, Any] | None:
@@ -197,7 +207,14 @@ def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[s
     found = [difference(_values(_of(runs, arm, protocol), "final_accuracy"), baseline) for arm in others]
     adjusted = holm([gap.p for gap in found])
     return [
-        {"arm": arm, "protocol": protocol, "difference": gap.mean, "half": gap.half, "p": gap.p, "p_holm": p}
+        {
+            "arm": arm,
+            "protocol": protocol,
+            "difference": None if math.isnan(gap.mean) else gap.mean,
+            "half": gap.half,
+            "p": gap.p,
+            "p_holm": p,
+        }
         for arm, gap, p in zip(others, found, adjusted, strict=True)
     ]
 

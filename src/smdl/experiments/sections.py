@@ -11,8 +11,10 @@ from smdl.experiments.page import text
 from smdl.experiments.results import LEVEL
 
 Results = dict[str, Any]
-#: Arms whose maps and galleries are on the page; those of the others are in plots/ alone.
+#: Arms whose use, maps and galleries are on the page; those of the others are in plots/ alone.
 PICTURED = 6
+#: Letters from which on a verdict is set smaller.
+LONG = 400
 CALIBRATED = (
     "Measured before the runs, the arms taking turns, alone on the machine. Bars: the median of each part. Mark and"
     " line across: median and range of whole steps, to which the parts’ medians need not add up. At the end: whole"
@@ -90,8 +92,9 @@ def _verdict(results: Results) -> str:
         *(equal[protocol] for protocol in results["protocols"]),
         f"{whole} of {len(results['runs'])} runs are finished and whole.",
     )
+    size = "said" if len(results["verdict"]) < LONG else "said long"
     return (
-        f'<div class="verdict"><p class="said">{text(results["verdict"])}</p>'
+        f'<div class="verdict"><p class="{size}">{text(results["verdict"])}</p>'
         f'<p class="soft">{text(" ".join(rests))}</p>{_pointer(results)}</div>'
     )
 
@@ -164,14 +167,14 @@ def _selected(results: Results, chosen: dict[str, Chosen]) -> str:
     under = f"Under equal {results['primary']}. " if len(arms) > 1 else ""
     first = sorted(arms, key=lambda arm: arm != results["baseline"])[:PICTURED]
     pictured = {arm: chosen[arm] for arm in first if chosen[arm].portrait}
-    left = f"The maps and galleries of {len(arms) - PICTURED} arms more are in plots/." if len(arms) > PICTURED else ""
+    left = f"Use, maps and galleries of {len(arms) - PICTURED} arms more are in plots/." if len(arms) > PICTURED else ""
     return page.section(
         "selected",
         "What was selected",
         _note(f"{under}These show what a strategy does, not how good it is."),
         _legend(results) if len(arms) > 1 else "",
         _balance(results),
-        _usage(results, chosen),
+        _usage(results, {arm: chosen[arm] for arm in first}),
         _terms(results),
         _maps(pictured, seen.colours),
         *(_gallery(arm, found) for arm, found in pictured.items()),

@@ -62,7 +62,7 @@ def _config(folder: Path) -> tuple[dict[str, Any], list[str]]:
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        return {}, [f"config.yaml is damaged: {error}"]
+        return {}, [f"config.yaml is damaged: {' '.join(str(error).split())}"]
     return (config, []) if isinstance(config, dict) else ({}, ["config.yaml is damaged: it is no mapping"])
 
 

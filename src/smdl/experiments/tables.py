@@ -89,7 +89,8 @@ def page_table(results: Results, protocol: str, columns: tuple[tuple[str, str, s
 
 def datum(key: str, value: Any, said: str, kind: str = "") -> str:
     """A number with what it is, exactly, for whoever checks it."""
-    exact = "" if value is None else value if isinstance(value, str) else repr(value)
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    exact = "" if missing else value if isinstance(value, str) else repr(value)
     marked = f' class="{kind}"' if kind else ""
     return f'<span{marked} data-key="{text(key)}" data-value="{text(exact)}">{text(said)}</span>'
 
@@ -126,7 +127,9 @@ def _kind(row: dict[str, Any]) -> str:
 def plain_table(columns: list[Any], rows: list[list[Any]], kind: str = "") -> str:
     """Text in rows and columns."""
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{text(NOTHING if cell is None else cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{text(NOTHING if cell is None else cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
     marked = f' class="{kind}"' if kind else ""
     return f'<div class="wide"><table{marked}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

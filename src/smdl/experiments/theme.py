@@ -45,6 +45,7 @@ code, pre { font: .86em/1.55 ui-monospace, SFMono-Regular, Menlo, Consolas, "Lib
 }
 .verdict p { max-width: none; }
 .verdict .said { font-size: 1.3rem; line-height: 1.45; font-weight: 560; letter-spacing: -.01em; margin: 0 0 .7rem; }
+.verdict .long { font-size: 1.05rem; font-weight: 500; }
 .facts { display: flex; flex-wrap: wrap; gap: .9rem 2.4rem; margin: 1.4rem 0 0; padding: 0; list-style: none; }
 .facts b { display: block; font-size: 1.35rem; line-height: 1.3; font-weight: 640; }
 .facts li > span { color: var(--soft); font-size: .85rem; }
@@ -97,7 +98,8 @@ thead tr:last-child th { border-bottom: 1px solid var(--rule); }
 tbody tr + tr > * { border-top: 1px solid var(--rule); }
 th:first-child, td:first-child { text-align: left; }
 tbody th {
-  font-weight: 620; position: sticky; left: 0; background: var(--card); max-width: 14rem; white-space: normal;
+  font-weight: 620; position: sticky; left: 0; background: var(--card); min-width: 8rem; max-width: 14rem;
+  white-space: normal;
 }
 tr.baseline > * { background: var(--fill); }
 td small, .half { color: var(--soft); font-size: .92em; }
@@ -141,9 +143,10 @@ footer { margin-top: 3.5rem; color: var(--soft); font-size: .85rem; }
   .tiles { grid-template-columns: repeat(6, minmax(0, 1fr)); }
   .verdict { padding: 1.1rem 1.15rem; }
   .verdict .said { font-size: 1.12rem; }
+  .verdict .long { font-size: 1rem; }
   figure { padding: .7rem; }
   th, td { padding: .45rem .55rem; }
-  tbody th { max-width: 9rem; }
+  tbody th { min-width: 0; max-width: 9rem; }
 }
 @media print {
   :root { --back: #fff; --card: #fff; }
@@ -156,5 +159,6 @@ footer { margin-top: 3.5rem; color: var(--soft); font-size: .85rem; }
   .wide { overflow: visible; }
   table { font-size: 7.5pt; }
   th, td { padding: .25rem .3rem; white-space: normal; }
+  tbody th { min-width: 0; }
 }
 """
