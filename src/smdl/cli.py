@@ -30,9 +30,10 @@ list   the data sets, their sizes, and where they were found
 get    download one, with its checksum verified; a broken download goes on where it stopped
 """
 
-REPORT_USAGE = """usage: smdl report DIR...
+REPORT_USAGE = """usage: smdl report [--markdown] DIR...
 
 Renders report.html, results.json, results.csv and plots/ in each folder from its files alone.
+--markdown prints the tables of an experiment instead, for a page of documentation.
 """
 
 
@@ -178,11 +179,13 @@ def report(arguments: list[str]) -> int:
         print(REPORT_USAGE, end="")
         return 0 if arguments else 2
     from smdl.experiments.report import render
+    from smdl.experiments.results import collect
+    from smdl.experiments.tables import markdown
 
     failed = 0
-    for argument in arguments:
+    for argument in (argument for argument in arguments if argument != "--markdown"):
         try:
-            print(render(Path(argument)))
+            print(markdown(collect(Path(argument))) if "--markdown" in arguments else render(Path(argument)))
         except (ValueError, OSError) as error:
             failed = _fail(str(error), 2)
     return failed

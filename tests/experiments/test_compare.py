@@ -132,7 +132,9 @@ def test_minutes_become_seeds_and_if_need_be_fewer_steps(tmp_path):
     assert seed == pytest.approx(8 * 0.010 + (8 + 7) * 0.011 + (8 + 4) * 0.020)
     experiment.fit_into(7.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (7, None)
-    experiment.fit_into(2 * 7.5 * seed, jobs=2)
+    experiment.fit_into(4 * seed, jobs=2)
+    assert experiment.plan.seeds == 4 * (1 + compare.BESIDE)
+    experiment.fit_into(100 * seed, jobs=1)
     assert experiment.plan.seeds == compare.MOST_SEEDS
     experiment.fit_into(1.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (3, 4)

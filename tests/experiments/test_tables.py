@@ -79,3 +79,13 @@ def test_only_what_the_test_says_is_coloured(results):
     marked = [row for row in html.split("<tr ") if 'class="better"' in row or 'class="worse"' in row]
     assert len(marked) == 1
     assert "&lt;script&gt;" in marked[0]
+
+
+def test_the_markdown_says_the_same(results):
+    text = tables.markdown(results)
+    assert text.startswith(f"**{results['verdict']}**")
+    for row in results["rows"]:
+        accuracy = row["final_accuracy"]
+        assert f"| {row['arm']} | {accuracy['mean']:.2f} ± {accuracy['half']:.2f} |" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(widths) == 1, "every line has the same columns"

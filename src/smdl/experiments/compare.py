@@ -24,7 +24,9 @@ PRECISION, MOST_SEEDS = 0.5, 20
 #: `--minutes`: fewer seeds than this say little, so steps are given up first.
 FEWEST_SEEDS = 3
 #: Seconds of a budget that go to starting processes and drawing the report.
-STARTING = 12.0
+STARTING = 25.0
+#: What each further process adds, in processes: they share caches and memory.
+BESIDE = 0.5
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Experiment:
     def fit_into(self, seconds: float, jobs: int) -> None:
         """As many seeds and steps as the time that is left bears."""
         cost = self._seconds_a_seed()
-        budget = max(0.0, seconds) * jobs
+        budget = max(0.0, seconds) * (1 + BESIDE * (jobs - 1))
         self.plan.decided = True
         self.plan.seeds = min(MOST_SEEDS, int(budget / cost))
         if self.plan.seeds < FEWEST_SEEDS:

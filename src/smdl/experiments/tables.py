@@ -32,6 +32,11 @@ COST = (
     ("overhead a step, of the baseline’s step", "in total", "overhead.total", "+.1%"),
     ("a step", "extra forwards", "forwards_per_step", ",.1f"),
 )
+#: Columns of a table in Markdown.
+PRINTED = (
+    "final accuracy, %", "difference", "p (Holm)", "mean accuracy, %", "final loss", "mean loss", "train accuracy, %", "steps",
+    "time a step",
+)  # fmt: skip
 NOTHING = "–"
 
 
@@ -175,3 +180,31 @@ def _against(row: dict[str, Any]) -> str:
         return "baseline"
     p = p_value(row["p_holm"])
     return _with_half(row["difference"], "+.2f") + (f"\np {p}" if p != NOTHING else "")
+
+
+def markdown(results: Results) -> str:
+    """The numbers for a page of documentation: a table a protocol, and the verdict."""
+    lines = [f"**{results['verdict']}**"]
+    for protocol in results["protocols"]:
+        lines += ["", f"| equal {protocol} | {' | '.join(PRINTED)} |", "|" + " --- |" * (1 + len(PRINTED))]
+        for row in rows_of(results, protocol):
+            gap = row["difference"]
+            cells = [
+                row["arm"],
+                _estimate(row["final_accuracy"], ".2f"),
+                NOTHING if gap is None else _estimate(gap, "+.2f"),
+                p_value(row["p_holm"]),
+                _estimate(row["mean_accuracy"], ".2f"),
+                _estimate(row["final_loss"], ".3f"),
+                _estimate(row["mean_loss"], ".3f"),
+                _estimate(row["final_train_accuracy"], ".2f"),
+                shown(row["steps"], "d"),
+                NOTHING if row["overhead"] is None else f"{1 + row['overhead']['total']:.2f} ×",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _estimate(value: dict[str, Any], form: str) -> str:
+    half = "" if value["half"] is None else f" ± {shown(value['half'], form.lstrip('+'))}"
+    return shown(value["mean"], form) + half
