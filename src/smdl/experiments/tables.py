@@ -34,9 +34,16 @@ COST = (
 )
 #: Columns of a table in Markdown.
 PRINTED = (
-    "final accuracy, %", "difference", "p (Holm)", "mean accuracy, %", "final loss", "mean loss", "train accuracy, %", "steps",
+    "final accuracy, %",
+    "difference",
+    "p (Holm)",
+    "mean accuracy, %",
+    "final loss",
+    "mean loss",
+    "train accuracy, %",
+    "steps",
     "time a step",
-)  # fmt: skip
+)
 NOTHING = "–"
 
 
