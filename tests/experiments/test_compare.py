@@ -249,12 +249,14 @@ def test_the_verdict_says_no_difference_where_none_is_seen():
         {"arm": "a", "protocol": "time", "difference": 0.2, "half": 0.5, "p": 0.4, "p_holm": 0.4},
         {"arm": "b", "protocol": "time", "difference": 1.2, "half": 0.5, "p": 0.001, "p_holm": 0.002},
         {"arm": "c", "protocol": "time", "difference": -3.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
+        {"arm": "e", "protocol": "time", "difference": -3.0, "half": 2.9, "p": 0.03, "p_holm": 0.09},
         {"arm": "d", "protocol": "steps", "difference": 9.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
     ]
     said = results.verdict(plain, tests)
     assert "no difference seen for a (+0.20 ± 0.50 points)" in said
     assert "b is better by 1.20 ± 0.50 points" in said
     assert "c is worse by 3.00 ± 0.90 points" in said
+    assert "not settled for e (-3.00 ± 2.90 points, p = 0.09 over all comparisons)" in said
     assert "9.0" not in said, "the primary endpoint is equal time"
 
 

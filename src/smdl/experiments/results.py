@@ -105,6 +105,8 @@ def _said(test: dict[str, Any]) -> str:
         return f"{arm} {gap:+.2f} points, from too few seeds to tell"
     if p < LEVEL:
         return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points"
+    if abs(gap) > half:  # the interval is one comparison's, the p-value all comparisons'
+        return f"not settled for {arm} ({gap:+.2f} ± {half:.2f} points, p = {p:.2f} over all comparisons)"
     return f"no difference seen for {arm} ({gap:+.2f} ± {half:.2f} points)"
 
 
