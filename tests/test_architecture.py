@@ -63,6 +63,7 @@ ORDER = [
     "training.doctor",
     "training.build",
     "training.evaluation",
+    "training.generators",
     "training.portrait",
     "training.progress",
     "training.loop",

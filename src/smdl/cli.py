@@ -66,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
 def train(arguments: list[str]) -> int:
     """smdl train [--config FILE] [overrides]; smdl train --resume DIR."""
     options, config = _parse("train", arguments)
+    if options.resume == "":
+        raise ValueError("--resume needs the folder of a run, got nothing")
     if options.resume and len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
         raise ValueError("a resumed run keeps its config: leave out all options but --resume DIR")
 
@@ -95,6 +97,10 @@ def compare(arguments: list[str]) -> int:
     from smdl.training.config import to_dict
 
     auto = options.seeds == "auto"
+    if not names:
+        raise ValueError("--strategies needs names such as uniform,recommended, got none")
+    if auto and options.minutes is not None:
+        raise ValueError("give --seeds auto or --minutes, not both")
     plan = Plan(
         f"{config.data.name}: {', '.join(names)}",
         to_dict(config),
@@ -125,7 +131,8 @@ def ablate(arguments: list[str]) -> int:
 
     from smdl.experiments import ablate as ablation
 
-    values = [value.strip() for value in options.values.split(",")] if options.values else None
+    given = options["values"]  # a Namespace has a method of that name
+    values = [value.strip() for value in given.split(",")] if given else None
     out = Path(options.out or Path("runs") / f"ablate-{sweep}-{_name(config.data.name)}")
     with _shown(options.quiet) as shown:
         folder = ablation.ablate(
@@ -182,8 +189,12 @@ def report(arguments: list[str]) -> int:
     from smdl.experiments.results import collect
     from smdl.experiments.tables import markdown
 
+    folders = [argument for argument in arguments if not argument.startswith("-")]
+    strange = [argument for argument in arguments if argument.startswith("-") and argument != "--markdown"]
+    if strange or not folders:
+        return _fail(f"smdl report takes folders, and --markdown; got {' '.join(arguments)}", 2)
     failed = 0
-    for argument in (argument for argument in arguments if argument != "--markdown"):
+    for argument in folders:
         try:
             print(markdown(collect(Path(argument))) if "--markdown" in arguments else render(Path(argument)))
         except (ValueError, OSError) as error:

@@ -2,15 +2,18 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
+from smdl.cli import main
 from smdl.experiments import compare, results, runner
 from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
 from smdl.experiments.arms import fingerprint, overrides_of, with_overrides
@@ -18,7 +21,8 @@ from smdl.experiments.paper import ITEMS, reproduce
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
 from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
 from smdl.training.files import read_json, read_lines
-from smdl.training.loop import Interrupted
+from smdl.training.loop import DivergedError, Interrupted
+from smdl.training.progress import Silent
 
 BASE = TrainConfig(
     data=DataConfig(train_size=80, test_size=60),
@@ -101,7 +105,7 @@ def test_what_is_finished_is_never_run_again_and_the_same_command_goes_on(tmp_pa
 
     def stops_after_three(values, folder):
         if len(trained) == 3:
-            raise Interrupted(signal.SIGINT, folder)
+            raise Interrupted(signal.SIGINT, "again")
         trained.append(folder)
         real(values, folder)
 
@@ -322,3 +326,124 @@ def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
     again = compare.run_plan(plan(minutes=0.25), tmp_path / "e").plan
     assert (first.seeds, first.base["steps"]) == (again.seeds, again.base["steps"])
     assert compare.run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_baselines_steps_do_not_depend_on_rounding(tmp_path):
+    experiment = compare.Experiment(tmp_path, replace(plan(), base=to_dict(replace(BASE, steps=49))))
+    calibration = experiment.calibrate()
+    for seconds in (0.010, 0.0123, 0.1 + 0.2, 1 / 49):
+        calibration["uniform"]["seconds_per_step"] = seconds
+        assert experiment.steps_of("uniform", "time") == 49
+
+
+def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverges(tmp_path, monkeypatch):
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
+    arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
+    short = compare.Plan("digits", to_dict(replace(BASE, steps=3)), arms, seeds=1)
+    assert compare.Experiment(tmp_path, short).calibrate()["uniform"]["seconds_per_step"] > 0
+    wild = {**arms, "recommended": {**arms["recommended"], "optimizer": {"lr": 1e38}}}
+    with pytest.raises(DivergedError, match="recommended diverged while it was timed"):
+        compare.Experiment(tmp_path / "x", compare.Plan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
+
+
+def test_a_signal_in_the_last_evaluation_finishes_the_run_and_stops_the_experiment(tmp_path, monkeypatch):
+    evaluate = runner.Run.evaluate
+
+    def signalled(self):
+        if self.epoch == BASE.epochs - 1:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(self)
+
+    monkeypatch.setattr(runner.Run, "evaluate", signalled)
+    configs = [replace(BASE, strategy="uniform", seed=seed) for seed in range(3)]
+    with pytest.raises(Interrupted, match="the same command again"):
+        runner.run_all(configs, tmp_path, 1, Silent())
+    assert [runner.finished(runner.folder_of(tmp_path, config)) for config in configs] == [True, False, False]
+
+
+def test_an_interruption_travels_between_processes():
+    there = pickle.loads(pickle.dumps(Interrupted(15, "the same command")))
+    assert (there.number, str(there)) == (15, "stopped by SIGTERM; go on with the same command")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"protocols": []}, "needs a protocol"),
+        ({"minutes": -5.0}, "minutes must be a positive number"),
+        ({"protocols": ["time"], "timed": False}, "has to be timed"),
+        ({"baseline": "sgd"}, "unknown baseline 'sgd'"),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        plan(**changes)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "values", "said"),
+    [
+        ("terms", ["x"], "unknown value for terms 'x'"),
+        ("replacement", ["maybe"], "Choose one of false, true"),
+        ("batchnorm", ["maybe"], "Choose one of false, true"),
+        ("weights", ["x"], "must be numbers such as 1.0, got x"),
+        ("batch-size", ["5.5"], "must be numbers"),
+    ],
+)
+def test_values_that_a_sweep_does_not_know_are_refused(sweep, values, said):
+    with pytest.raises(ValueError, match=said):
+        plan_of(sweep, BASE, 1, values)
+
+
+def test_weights_of_zero_are_one_configuration():
+    made = plan_of("weights", BASE, 1)
+    assert len({fingerprint(made.config(arm)) for arm in made.arms if arm.endswith("= 0")}) == 1
+
+
+def test_what_decides_a_run_is_in_its_fingerprint():
+    workers = [fingerprint(replace(BASE, num_workers=number)) for number in (0, 1, 2)]
+    assert workers[0] != workers[1] == workers[2]
+    folders = [fingerprint(replace(BASE, data=DataConfig("folder", root=root))) for root in ("a", "b")]
+    assert folders[0] != folders[1]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_damaged_plan_is_another_plan(tmp_path):
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "plan.yaml").write_text("arms: [")
+    assert compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder.name == "e-2"
+
+
+def test_smdl_ablate_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    options = "--data.train_size 80 --data.test_size 60 --model.name mlp --batch_size 20 --epochs 1 --jobs 1 --seeds 1"
+    assert main(["ablate", "distance", "--values", "euclidean,cosine", *options.split()]) == 0
+    assert "paper, cosine" in capsys.readouterr().out
+    assert Path("runs/ablate-distance-digits/report.html").exists()
+    assert main(["report", "--markdown", "runs/ablate-distance-digits"]) == 0
+    assert "| paper, cosine |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare", "--strategies", ""], "needs names"),
+        (["compare", "--protocols", ""], "needs a protocol"),
+        (["compare", "--seeds", "foo"], "seeds must be a whole number"),
+        (["compare", "--seeds", "auto", "--minutes", "3"], "not both"),
+        (["compare", "--strategies", "uniform"], "two arms or more"),
+        (["ablate", "distanc"], "did you mean 'distance'"),
+        (["reproduce", "table1"], "did you mean 'table-1'"),
+        (["reproduce", "table-1", "--scale", "tiny"], "unknown scale"),
+        (["reproduce", "table-1", "--seeds", "0"], "seeds must be"),
+        (["report", "--markdown"], "takes folders"),
+        (["report", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_commands_get_one_clear_line(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error

@@ -270,7 +270,7 @@ def test_what_cannot_work_fails_before_a_folder_is_made(changes, said, tmp_path)
 
 
 OWN = """
-import numpy as np, torch
+import random, numpy as np, torch
 from torch.utils.data import TensorDataset
 from smdl.strategies.strategy import Strategy, drawn
 
@@ -278,6 +278,15 @@ def data():
     points = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
     labels = (points[:, 0] > 0).long()
     return TensorDataset(points[:60], labels[:60]), TensorDataset(points[60:], labels[60:])
+
+class Noisy(TensorDataset):
+    def __getitem__(self, index):
+        point, label = super().__getitem__(index)
+        return point + float(np.random.rand()) + random.random(), label
+
+def noisy_data():
+    train, test = data()
+    return Noisy(*train.tensors), test
 
 def data_out_of_range():
     points = torch.zeros(40, 5)
@@ -327,3 +336,39 @@ def test_a_users_own_data_model_and_strategy_work(own, tmp_path):
 def test_own_parts_that_do_not_fit_are_told_so(own, changes, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         loop.train(replace(own, **changes), tmp_path / "run")
+
+
+def test_the_reference_model_is_another_one_where_its_training_data_were_augmented(tmp_path):
+    for augment in (True, False):
+        loop.train(replace(RUNS["paper"], data=replace(SMALL.data, augment=augment)), tmp_path / str(augment))
+    assert len(list((tmp_path / "cache" / "reference").iterdir())) == 2
+
+
+def test_the_threads_of_a_run_are_in_its_summary_and_those_of_the_caller_are_kept(tmp_path):
+    before = torch.get_num_threads()
+    assert loop.train(replace(SMALL, threads=2), tmp_path / "run")["environment"]["threads"] == 2
+    assert torch.get_num_threads() == before
+
+
+def test_metrics_that_do_not_fit_the_checkpoint_are_not_gone_on_with(tmp_path):
+    with pytest.raises(loop.Interrupted):
+        loop.train(SMALL, tmp_path / "run", Stop(9))
+    (tmp_path / "run" / ".checkpoint.pt.1.2.part").write_bytes(b"half")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"epoch": 0}\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
+        loop.resume(tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*.part"))
+
+
+def test_a_dataset_that_draws_from_numpy_and_random_resumes_exactly(own, tmp_path):
+    noisy = replace(own, data=DataConfig("own_parts:noisy_data"), strategy="uniform", epochs=3)
+    loop.train(noisy, tmp_path / "whole")
+    with pytest.raises(loop.Interrupted):
+        loop.train(noisy, tmp_path / "parts", Stop(4))
+    loop.resume(tmp_path / "parts")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_an_adaptive_batch_size_has_no_budget_of_steps():
+    with pytest.raises(ValueError, match="give epochs"):
+        replace(RUNS["adaptive"], steps=10)

@@ -26,8 +26,9 @@ def paper_arm(**changes: Any) -> Overrides:
 
 
 def weighted(**weights: float) -> Overrides:
-    """An objective of these weights, searched as the paper does."""
-    return {"strategy": "smdl", "objective": {"preset": None, **weights}, "selection": dict(PAPER_SEARCH)}
+    """An objective of these weights, searched as the paper does. A weight of 0 is left out: equals are trained once."""
+    given = {term: weight for term, weight in weights.items() if weight}
+    return {"strategy": "smdl", "objective": {"preset": None, **given}, "selection": dict(PAPER_SEARCH)}
 
 
 def _distance(values: list[Any]) -> Arms:
@@ -120,12 +121,26 @@ SWEEPS: dict[str, tuple[list[Any], Callable[[list[Any]], Arms]]] = {
 }
 
 
+def _checked(sweep: str, values: list[Any], usual: list[Any]) -> list[Any]:
+    """Values from a command line: numbers where the sweep has numbers, else of those it knows."""
+    if isinstance(usual[0], bool | str):
+        known = [str(value).lower() for value in usual]
+        for value in values:
+            if str(value).lower() not in known:
+                raise ValueError(unknown(f"value for {sweep}", value, known))
+        return [str(value).lower() for value in values]
+    try:
+        return [float(value) if isinstance(usual[0], float) or sweep == "weights" else int(value) for value in values]
+    except ValueError as error:
+        raise ValueError(f"values for {sweep} must be numbers such as {usual[-1]}, got {', '.join(values)}") from error
+
+
 def plan_of(sweep: str, base: TrainConfig, seeds: int, values: list[Any] | None = None, caption: str = "") -> Plan:
     """The plan of a sweep (of `weights`, its first stage), uniform batches beside it."""
     if sweep not in SWEEPS:
         raise ValueError(unknown("ablation", sweep, SWEEPS))
     usual, arms = SWEEPS[sweep]
-    made = {"uniform": overrides_of("uniform"), **arms(values or usual)}
+    made = {"uniform": overrides_of("uniform"), **arms(_checked(sweep, values, usual) if values else usual)}
     return Plan(
         f"{sweep}: {ABOUT[sweep]}", to_dict(base), made, seeds=seeds, protocols=["steps"], timed=False, caption=caption
     )

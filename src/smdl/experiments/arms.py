@@ -15,7 +15,7 @@ ARMS: dict[str, Overrides] = {
     "uniform": {"strategy": "uniform"},
     "loss": {"strategy": "loss"},
     "paper": {"strategy": "smdl", "objective": {"preset": "paper"}},
-    "paper_subset": {"strategy": "smdl", "objective": {"preset": "paper_subset"}, "selection": {"refresh_every": 5}},
+    "paper_subset": {"strategy": "smdl", "objective": {"preset": "paper_subset"}},
     "recommended": {"strategy": "smdl", "objective": {"preset": "recommended"}},
 }
 
@@ -44,8 +44,11 @@ def merged(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
 
 
 def fingerprint(config: TrainConfig) -> str:
-    """Ten letters for all that decides a run's result: where the data lies and how it is read do not."""
+    """Ten letters for all that decides a run's result. Where a known data set lies does not, nor how many workers read
+    it; whether any do does: in a worker, augmentation draws from a generator of its own."""
     values = to_dict(config)
-    values["data"].pop("root")
-    values.pop("num_workers")
+    if config.data.name != "folder":
+        values["data"].pop("root")
+    if values.pop("num_workers"):
+        values["workers"] = True
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]

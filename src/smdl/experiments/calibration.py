@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from smdl.candidates import Full
+from smdl.scoring import NotFiniteError
 from smdl.strategies.loss_rank import LossRank
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import load
-from smdl.training.loop import Run, threads
+from smdl.training.loop import DivergedError, Run, threads
 from smdl.training.meters import Meters
 from smdl.training.progress import Display
 
@@ -30,7 +31,10 @@ def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, An
     for number in range(ROUNDS + 1):
         turns = {}
         for name, side in sides.items():
-            turns[name] = side.turn()
+            try:
+                turns[name] = side.turn()
+            except (DivergedError, NotFiniteError) as error:
+                raise DivergedError(f"{name} diverged while it was timed: {error}") from error
             display.step("calibrating", number, ROUNDS, name)
         if number == 0:
             started = time.perf_counter()

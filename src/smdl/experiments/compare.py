@@ -12,7 +12,7 @@ import yaml
 from smdl.errors import choice, unknown
 from smdl.experiments.arms import Overrides, with_overrides
 from smdl.experiments.calibration import calibrate, lengths
-from smdl.experiments.runner import finished, folder_of, run_all
+from smdl.experiments.runner import folder_of, run_all
 from smdl.experiments.statistics import difference
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.files import new_folder, read_json, read_lines, replacing, write_json
@@ -46,8 +46,14 @@ class Plan:
     paper: dict[str, Any] | None = None  # the paper's own numbers: columns, rows, note
 
     def __post_init__(self) -> None:
+        if len(self.arms) < 2:
+            raise ValueError(f"a comparison needs two arms or more, got {', '.join(self.arms) or 'none'}")
         if self.baseline not in self.arms:
             raise ValueError(unknown("baseline", self.baseline, self.arms))
+        if not self.protocols:
+            raise ValueError(f"a comparison needs a protocol: {' or '.join(PROTOCOLS)}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(choice("minutes", self.minutes, "a positive number"))
         for protocol in self.protocols:
             if protocol not in PROTOCOLS:
                 raise ValueError(unknown("protocol", protocol, PROTOCOLS))
@@ -82,7 +88,7 @@ class Experiment:
         if kept is None or set(kept) != set(self.plan.arms):
             measure = calibrate if self.plan.timed else lengths
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
-            kept = measure({arm: self.plan.config(arm) for arm in order}, self.display)
+            kept = measure({arm: self.plan.config(arm, steps=None) for arm in order}, self.display)
             write_json(path, kept)
         self.calibration = kept
         return kept
@@ -91,7 +97,7 @@ class Experiment:
         """How many steps an arm takes: its own epochs, or as many as the baseline's time buys."""
         assert self.calibration is not None
         steps = {name: self._steps_as_planned(name) for name in (arm, self.plan.baseline)}
-        if protocol == "steps":
+        if protocol == "steps" or arm == self.plan.baseline:
             return steps[arm]
         seconds = {name: self.calibration[name]["seconds_per_step"] for name in steps}
         return max(1, math.floor(steps[self.plan.baseline] * seconds[self.plan.baseline] / seconds[arm]))
@@ -141,7 +147,7 @@ class Experiment:
 
     def run_until_precise(self, jobs: int = 1) -> None:
         """Add seeds until every difference to the baseline is known to within half a point, or there are twenty."""
-        self.plan.seeds = max(FEWEST_SEEDS, jobs)
+        self.plan.seeds = min(MOST_SEEDS, max(FEWEST_SEEDS, jobs))
         while True:
             self.write_plan()
             self.run(jobs)
@@ -159,7 +165,7 @@ class Experiment:
 
     def _final_accuracies(self, arm: str, protocol: str) -> list[float]:
         folders = [folder_of(self.store, config) for config in self.configs(arm, protocol)]
-        records = [read_lines(folder / "metrics.jsonl") for folder in folders if finished(folder)]
+        records = [read_lines(folder / "metrics.jsonl") for folder in folders if (folder / "summary.json").exists()]
         return [100 * (1 - lines[-1]["test_error"]) for lines in records if lines]
 
 
@@ -180,9 +186,17 @@ def open_folder(out: Path, plan: Plan) -> Path:
             made = new_folder(candidate)
             write_plan(made, plan)
             return made
-        if kept.exists() and _same(yaml.safe_load(kept.read_text()), plan):
+        if kept.exists() and _same(_read_plan(kept), plan):
             return candidate
         number += 1
+
+
+def _read_plan(path: Path) -> Any:
+    """None where it is damaged: then it is another plan."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
 
 
 def _same(kept: Any, plan: Plan) -> bool:

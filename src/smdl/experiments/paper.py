@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smdl.errors import unknown
+from smdl.errors import choice, unknown
 from smdl.experiments.ablate import ablate
 from smdl.experiments.arms import Overrides, overrides_of, with_overrides
 from smdl.experiments.compare import Plan, run_plan
@@ -202,6 +202,8 @@ def reproduce(
     if item != "all" and item not in ITEMS:
         raise ValueError(unknown("item", item, (*ITEMS, "all")))
     out.mkdir(parents=True, exist_ok=True)
+    if seeds is not None and seeds < 1:
+        raise ValueError(choice("seeds", seeds, "a whole number ≥ 1"))
     context = Context(out, scale, seeds or _SEEDS[scale], jobs, root, display)
     names = list(ITEMS) if item == "all" else [item]
     _check_data(context, names)
@@ -211,8 +213,10 @@ def reproduce(
 
 def _check_data(context: Context, names: list[str]) -> None:
     """Everything missing is said at once, before the first hour."""
-    settings = [*main_settings(context.scale), ablation_setting(context.scale)]
-    wanted = {with_overrides(TrainConfig(), setting.overrides).data.name for setting in settings if names}
+    settings = main_settings(context.scale) if any(ITEMS[name] is table_1 for name in names) else []
+    if any(ITEMS[name] is not table_1 for name in names):
+        settings.append(ablation_setting(context.scale))
+    wanted = {with_overrides(TrainConfig(), setting.overrides).data.name for setting in settings}
     missing = []
     for name in sorted(wanted - {"digits"}):
         try:

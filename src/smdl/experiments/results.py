@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median_low
 from typing import Any
 
 import yaml
@@ -168,7 +168,7 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
     goal = _values(_of(runs, plan.baseline, protocol), "final_accuracy")
     reached = [_steps_to(run["epochs"], mean(goal)) for run in mine] if goal else []
     hits = sorted(steps for steps in reached if steps is not None)
-    typical = hits[len(hits) // 2] if hits else None
+    typical = median_low(hits) if hits else None
     second = cost.get("seconds_per_step")  # None in a comparison that was not timed
     return {
         "arm": arm,
@@ -222,4 +222,5 @@ def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[s
 
 
 def _plain(value: Estimate) -> dict[str, Any]:
-    return {"mean": None if math.isnan(value.mean) else value.mean, "half": value.half, "count": value.count}
+    finite = math.isfinite(value.mean)
+    return {"mean": value.mean if finite else None, "half": value.half if finite else None, "count": value.count}

@@ -2,7 +2,10 @@
 
 import multiprocessing
 import signal
+import threading
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,10 @@ from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.files import write_json
 from smdl.training.loop import DivergedError, Interrupted, Run, resume
 from smdl.training.progress import Display
+
+
+class KilledError(OSError):
+    """A worker process did not come back."""
 
 
 def folder_of(store: Path, config: TrainConfig) -> Path:
@@ -30,25 +37,43 @@ def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display
     total, done = len({folder_of(store, config) for config in configs}), 0
     done = total - len(todo)
     display.step("training", done, total)
-    if jobs == 1 or len(todo) < 2:
-        for folder, config in todo.items():
-            train_one(to_dict(config), folder)
-            done += 1
-            display.step("training", done, total, folder.name)
-        return
-    pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_polite)
-    before = signal.signal(signal.SIGTERM, _pass_on)
     try:
-        waiting: set[Future[None]] = {pool.submit(train_one, to_dict(config), at) for at, config in todo.items()}
-        while waiting:
-            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        if jobs == 1 or len(todo) < 2:
+            for folder, config in todo.items():
+                train_one(to_dict(config), folder)
+                done += 1
+                display.step("training", done, total, folder.name)
+        else:
+            _side_by_side(todo, jobs, lambda more: display.step("training", done + more, total))
+    except Interrupted as stop:
+        raise Interrupted(
+            stop.number, "the same command again: what is finished stays, what was begun goes on"
+        ) from None
+    except BrokenProcessPool as error:
+        raise KilledError(
+            "a run was killed from outside, perhaps for want of memory: try fewer --jobs; the same command goes on"
+        ) from error
+
+
+def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int], None]) -> None:
+    """As many at a time as there are jobs and no more: what waits in a pool's queue would start after Ctrl-C."""
+    pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_polite)
+    before = signal.signal(signal.SIGTERM, _pass_on) if threading.current_thread() is threading.main_thread() else None
+    left, running, done = list(todo.items()), set[Future[None]](), 0
+    try:
+        while left or running:
+            while left and len(running) < jobs:
+                folder, config = left.pop(0)
+                running.add(pool.submit(train_one, to_dict(config), folder))
+            ready, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
                 future.result()
                 done += 1
-                display.step("training", done, total)
+                tell(done)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def train_one(values: dict[str, Any], folder: Path) -> None:
@@ -57,10 +82,12 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
     try:
         if (folder / "config.yaml").exists():
             resume(folder)
-        else:
-            run = Run(config)
-            folder.mkdir(parents=True, exist_ok=True)
-            run.begin(folder)
+            return
+        run = Run(config)
+        folder.mkdir(parents=True, exist_ok=True)
+        run.begin(folder)
+        if run.stopped_by is not None:  # too late for a checkpoint: the run is finished, the experiment is not
+            raise Interrupted(run.stopped_by, "the same command again")
     except DivergedError as error:
         write_json(folder / "failed.json", {"error": str(error)})
 
@@ -74,4 +101,4 @@ def _pass_on(number: int, frame: Any) -> None:  # noqa: ARG001
     """SIGTERM reaches this process alone: the workers are told."""
     for child in multiprocessing.active_children():
         child.terminate()
-    raise Interrupted(number, Path())
+    raise Interrupted(number, "the same command again")

@@ -32,6 +32,7 @@ from smdl.training.factory import from_factory
 from smdl.training.files import cache_folder, replacing
 from smdl.training.models import make_model
 
+_PAPERS = ("paper", "paper_subset")  # searched as the paper does unless the config says otherwise
 Progress = Callable[[int, int], None]
 
 
@@ -62,7 +63,7 @@ def make_strategy(config: TrainConfig, steps_per_epoch: int) -> Strategy:
         if config.strategy not in STRATEGIES:
             raise ValueError(unknown("strategy", config.strategy, STRATEGIES) + ", or package.module:Class")
         return STRATEGIES[config.strategy]()
-    paper, selection = config.objective.preset == "paper", config.selection
+    paper, selection = config.objective.preset in _PAPERS, config.selection
     return Submodular(
         make_objective(config),
         optimizer=selection.optimizer or ("stochastic" if paper else "auto"),
@@ -81,14 +82,14 @@ def make_refresh(config: TrainConfig, steps_per_epoch: int) -> Full | RandomPool
         return Full(selection.refresh_every)
     if config.strategy == "loss" and config.loss_rank.recompute:
         return Full(steps_per_epoch)
-    return Full() if config.strategy == "smdl" and config.objective.preset == "paper" else None
+    return Full() if config.strategy == "smdl" and config.objective.preset in _PAPERS else None
 
 
 def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress: Progress) -> DataLoader:
     """The loader of a run; the reference model is trained (or found in the cache) here, where it is needed."""
     train, size = splits.train, config.batch_size
     most = size[-1] if isinstance(size, list) else size
-    steps_per_epoch = max(1, math.ceil(len(train) / most))  # type: ignore[arg-type]
+    steps_per_epoch = max(1, len(train) // most if config.drop_last else math.ceil(len(train) / most))  # type: ignore[arg-type]
     strategy = make_strategy(config, steps_per_epoch)
     refresh = make_refresh(config, steps_per_epoch)
     return DataLoader(
@@ -147,7 +148,9 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
     scored, n = evaluated(splits.train), len(splits.train)  # type: ignore[arg-type]
     batch_size = config.batch_size[-1] if isinstance(config.batch_size, list) else config.batch_size
     depends = {
-        "data": _fingerprint(scored, n),
+        "data": [_fingerprint(scored, n), repr(getattr(splits.train, "augmentation", None))],
+        "device": config.device,
+        "threads": config.threads,
         "model": asdict(config.model),
         "optimizer": asdict(config.optimizer),
         "fraction": config.selection.reference_fraction,

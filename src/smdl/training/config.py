@@ -168,6 +168,9 @@ class SelectionConfig:
     def __post_init__(self) -> None:
         if self.pool_factor is not None and self.refresh_every is not None:
             raise ValueError("give selection.pool_factor or selection.refresh_every, not both")
+        for name in ("refresh_every", "partitions"):
+            if getattr(self, name) is not None:
+                _whole(f"selection.{name}", getattr(self, name), 1)
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("selection.reference_fraction", self.reference_fraction, "in (0, 1]"))
 
@@ -225,6 +228,8 @@ class TrainConfig:
         sizes = self.batch_size if isinstance(self.batch_size, list) else [self.batch_size]
         if len(sizes) > 2 or not all(isinstance(size, int) and size >= 1 for size in sizes) or sizes != sorted(sizes):
             raise ValueError(choice("batch_size", self.batch_size, "a whole number ≥ 1, or [low, high]"))
+        if len(sizes) == 2 and self.steps is not None:
+            raise ValueError("steps needs a batch_size that is one number: with [low, high] give epochs")
         for name, least in (("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
             _whole(name, getattr(self, name), least)
         for name in ("steps", "threads"):

@@ -100,6 +100,7 @@ def told(path: Path) -> Iterator[None]:
             errno.EDQUOT: "the disk quota is used up",
             errno.EROFS: "the disk is read-only",
             errno.EACCES: "permission is denied",
+            errno.ENOTDIR: "a part of the path is a file, not a folder",
         }
         if error.errno in reasons and not isinstance(error, DiskError):
             message = f"{path} cannot be written: {reasons[error.errno]}. What was written before is intact"

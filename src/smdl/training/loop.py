@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from torch import Tensor
 
 from smdl.batches import move
 from smdl.loader import DataLoader
@@ -25,6 +24,7 @@ from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, evaluate, sample
 from smdl.training.files import append_line, new_folder, read_lines, replacing, write_json, write_lines
+from smdl.training.generators import own_generators, restore, state_of
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
 from smdl.training.portrait import write_portrait
@@ -39,9 +39,12 @@ class DivergedError(RuntimeError):
 class Interrupted(KeyboardInterrupt):
     """Stopped by a signal, with a checkpoint written."""
 
-    def __init__(self, number: int, folder: Path) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; go on with: smdl train --resume {folder}")
-        self.number = number
+    def __init__(self, number: int, advice: str) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; go on with {advice}")
+        self.number, self.advice = number, advice
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it travels from a worker process
+        return Interrupted, (self.number, self.advice)
 
 
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
@@ -56,6 +59,8 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
         raise ValueError(f"{folder} is not the folder of a run: it has no config.yaml")
     if (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is finished; a new one gets a folder of its own")
+    for part in folder.glob(".*.part"):  # of a write that a kill cut off
+        part.unlink()
     return Run(from_dict(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text())), display).go(folder)
 
 
@@ -64,6 +69,11 @@ class Run:
 
     def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
         self.config, self.display = config, display or Silent()
+        self.checkpoint: Path | None = None
+        with threads(config.threads):
+            self._build(config)
+
+    def _build(self, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
         self.splits: Splits = load(config.data)
         classes = len(self.splits.classes)
@@ -87,7 +97,7 @@ class Run:
         self.epoch = self.step = 0
         self.meters = Meters()
         self.counts = torch.zeros(len(self.splits.train), dtype=torch.int32)  # type: ignore[arg-type]
-        self._stopped_by: int | None = None
+        self.stopped_by: int | None = None
 
     def begin(self, folder: Path) -> dict[str, Any]:
         """Write down the config, and train."""
@@ -98,12 +108,11 @@ class Run:
     def go(self, folder: Path) -> dict[str, Any]:
         """Train to the end, from the folder's checkpoint if it has one."""
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
-        with torch.random.fork_rng(), threads(self.config.threads), self._stoppable():
-            torch.manual_seed(self.config.seed)
+        with own_generators(self.config.seed), threads(self.config.threads), self._stoppable():
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
-            kept = [record for record in read_lines(metrics) if record["epoch"] < self.epoch]
+            kept = _records(metrics, self.epoch)
             write_lines(metrics, kept)  # without what lies after the checkpoint
             for record in kept:
                 self.display.epoch(record, self.epochs)
@@ -119,15 +128,15 @@ class Run:
                 raise DivergedError(self._obituary(str(error).partition(":")[0])) from error
             finally:
                 self.display.close()
-        return self._finish(kept)
+            return self._finish(kept)
 
     def _one_epoch(self) -> dict[str, Any]:
         total = 0 if isinstance(self.loader.batch_size, tuple) else len(self.loader)
         for loss in self.steps():
             self.display.step(f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, total, f"loss {loss:.4f}")
-            if self._stopped_by is not None:
+            if self.stopped_by is not None:
                 self._save()
-                raise Interrupted(self._stopped_by, self.folder)
+                raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
         started = time.perf_counter()
         measured = self.evaluate()
         self.meters.seconds["evaluation"] += time.perf_counter() - started
@@ -226,13 +235,15 @@ class Run:
 
     def _obituary(self, cause: str) -> str:
         lr = self.optimizer.param_groups[0]["lr"]
-        kept = f"the last checkpoint is {self.checkpoint}" if self.checkpoint.exists() else "there is no checkpoint yet"
+        there = self.checkpoint is not None and self.checkpoint.exists()
+        kept = f"the last checkpoint is {self.checkpoint}" if there else "there is no checkpoint yet"
         return (
             f"{cause} at step {self.step} (epoch {self.epoch + 1}, learning rate {lr:g}); {kept}."
             " A lower optimizer.lr or a schedule.warmup usually helps"
         )
 
     def _save(self) -> None:
+        assert self.checkpoint is not None
         checkpoint.save(
             self.checkpoint,
             {
@@ -243,8 +254,7 @@ class Run:
                 "loader": self.loader.state_dict(),
                 "meters": self.meters.state(),
                 "counts": self.counts,
-                "rng": torch.get_rng_state(),
-                "device_rng": _device_rng(self.device),
+                "generators": state_of(self.device),
             },
         )
 
@@ -254,9 +264,7 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.loader.load_state_dict(state["loader"])
         self.meters, self.counts = Meters(**state["meters"]), state["counts"]
-        torch.set_rng_state(state["rng"])
-        if state["device_rng"] is not None:
-            getattr(torch, self.device.type).set_rng_state(state["device_rng"])
+        restore(state["generators"], self.device)
 
     def _write_counts(self) -> None:
         with replacing(self.folder / "counts.npy") as file:
@@ -286,17 +294,16 @@ class Run:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM ends the step in hand and writes a checkpoint; the second ends at once."""
+        """The first Ctrl-C or SIGTERM ends the step in hand and writes a checkpoint; a second Ctrl-C ends at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def stop(number: int, frame: Any) -> None:  # noqa: ARG001
-            self._stopped_by = number
-            for other, handler in before.items():
-                signal.signal(other, handler)
-            self.display.note("stopping after this step, writing a checkpoint (once more to stop at once)")
+            self.stopped_by = number
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+            self.display.note("stopping after this step, writing a checkpoint (Ctrl-C to stop at once)")
 
         for number in before:
             signal.signal(number, stop)
@@ -318,5 +325,11 @@ def threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _device_rng(device: torch.device) -> Tensor | None:
-    return None if device.type == "cpu" else getattr(torch, device.type).get_rng_state()
+def _records(path: Path, epochs: int) -> list[dict[str, Any]]:
+    """Those of the first `epochs` epochs, which the checkpoint says are behind."""
+    kept = read_lines(path)[:epochs]
+    if len(kept) < epochs or any(record.get("epoch") != k or "seconds" not in record for k, record in enumerate(kept)):
+        raise ValueError(
+            f"{path} is damaged: the checkpoint beside it is of epoch {epochs}, and not all before are there"
+        )
+    return kept
