@@ -75,6 +75,7 @@ class Run:
 
     def _build(self, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
+        self.environment = environment(self.device)  # as it is now: a checkout may change while a run goes on
         self.splits: Splits = load(config.data)
         classes = len(self.splits.classes)
         self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
@@ -286,7 +287,7 @@ class Run:
             "forwards": sum(record["forwards"] for record in records),
             "samples": sum(record["samples"] for record in records),
             "classes": self.splits.classes,
-            "environment": environment(self.device),
+            "environment": self.environment,
             "folder": str(self.folder),
         }
         write_json(self.folder / "summary.json", summary)
