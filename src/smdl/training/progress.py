@@ -61,8 +61,8 @@ class Lines(Silent):
 class Terminal:
     """A table that grows by a row an epoch, and a bar below it."""
 
-    def __init__(self) -> None:
-        self._console = Console()
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
         self._rows: list[list[str]] = []
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -92,9 +92,9 @@ class Terminal:
         self._live.stop()
 
     def _view(self) -> Group:
-        table = Table(show_edge=False)
+        table = Table(box=None, padding=(0, 2, 0, 0))  # 80 columns are enough
         for name in COLUMNS:
-            table.add_column(name, justify="right", no_wrap=True)
+            table.add_column(name.removeprefix("of it ").removesuffix("or"), justify="right")  # error: err
         room = max(5, self._console.height - 6)  # a long run shows its latest epochs; all are in metrics.jsonl
         for row in self._rows[-room:]:
             table.add_row(*row)
