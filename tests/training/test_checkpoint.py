@@ -32,7 +32,7 @@ class Bomb:
 def test_a_foreign_pickle_is_refused_and_not_executed(tmp_path, form):
     path, trace = tmp_path / "checkpoint.pt", tmp_path / "executed"
     if form == "torch":
-        torch.save({"format": "smdl checkpoint 1", "step": Bomb(trace)}, path)
+        torch.save({"format": "smdl checkpoint 2", "step": Bomb(trace)}, path)
     else:
         path.write_bytes(pickle.dumps(Bomb(trace), protocol=int(form[-1])))
     with pytest.raises(checkpoint.CheckpointError):
@@ -52,7 +52,13 @@ def test_a_damaged_file_is_named(tmp_path, damage):
 def test_somebody_elses_tensors_are_not_a_checkpoint(tmp_path):
     path = tmp_path / "weights.pt"
     torch.save({"weight": torch.ones(2)}, path)
-    with pytest.raises(checkpoint.CheckpointError, match="not a checkpoint of smdl"):
+    with pytest.raises(checkpoint.CheckpointError, match="not a checkpoint of this version of smdl"):
         checkpoint.load(path)
     with pytest.raises(checkpoint.CheckpointError, match="no checkpoint at"):
         checkpoint.load(tmp_path / "nothing.pt")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_in_words(tmp_path):
+    torch.save({"format": "smdl checkpoint 1", "step": 3}, tmp_path / "checkpoint.pt")
+    with pytest.raises(checkpoint.CheckpointError, match="of this version of smdl: delete its folder"):
+        checkpoint.load(tmp_path / "checkpoint.pt")

@@ -10,7 +10,7 @@ import torch
 
 from smdl.training.files import replacing
 
-_FORMAT = "smdl checkpoint 1"
+_FORMAT = "smdl checkpoint 2"  # counted up whenever what a run keeps changes
 
 
 class CheckpointError(ValueError):
@@ -38,5 +38,5 @@ def load(path: Path) -> dict[str, Any]:
     except (RuntimeError, EOFError, zipfile.BadZipFile, ValueError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if not isinstance(state, dict) or state.pop("format", None) != _FORMAT:
-        raise CheckpointError(f"{path} is not a checkpoint of smdl")
+        raise CheckpointError(f"{path} is not a checkpoint of this version of smdl: delete its folder to train it anew")
     return state
