@@ -221,6 +221,11 @@ def test_damaged_and_missing_runs_are_named_and_the_rest_is_collected(tmp_path):
     folders = {arm: runner.folder_of(experiment.store, experiment.configs(arm, "steps")[0]) for arm in NAMES}
     (folders["loss"] / "metrics.jsonl").write_text('{"epoch": 0}\n')
     (folders["recommended"] / "summary.json").unlink()
+    twice = folders["uniform"] / "metrics.jsonl"
+    whole = twice.read_text()
+    twice.write_text("".join(line + line for line in whole.splitlines(keepends=True)))
+    assert any("uniform, seed 0" in problem for problem in results.collect(experiment.folder)["problems"])
+    twice.write_text(whole)
     found = results.collect(experiment.folder)
     assert any("loss, seed 0" in problem and "damaged" in problem for problem in found["problems"])
     assert any("recommended, seed 0" in problem and "not finished" in problem for problem in found["problems"])

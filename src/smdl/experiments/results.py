@@ -145,6 +145,8 @@ def _read_run(folder: Path, steps: int | None) -> tuple[list[dict[str, Any]], st
         return [], "not finished"
     if not epochs:
         return [], "its metrics.jsonl is empty"
+    if [record.get("epoch") for record in epochs] != list(range(len(epochs))):
+        return [], "its metrics.jsonl is damaged: epochs are missing or written twice, as by two processes at once"
     if epochs[-1]["steps"] != steps:
         return [], f"its metrics.jsonl is damaged: it ends at step {epochs[-1]['steps']} of {steps}"
     return epochs, None
