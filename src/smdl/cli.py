@@ -174,10 +174,14 @@ def reproduce(arguments: list[str]) -> int:
     out = Path(options.out or Path("runs") / f"reproduce-{options.scale}")
     with _shown(options.quiet) as shown:
         jobs = _jobs(options.jobs, TrainConfig())
-        folders = run(
-            options.item, options.scale, out, seeds=options.seeds, jobs=jobs, root=options.root, display=shown
-        )
-    return max(_tell(folder) for folder in folders)
+        made = run(options.item, options.scale, out, seeds=options.seeds, jobs=jobs, root=options.root, display=shown)
+
+    from smdl.experiments import panels
+
+    code = max(_tell(folder) for folder in dict.fromkeys(folder for folders in made.values() for folder in folders))
+    for path in panels.write(made, out):
+        print(f"figure: {path}")
+    return code
 
 
 def report(arguments: list[str]) -> int:
@@ -185,6 +189,7 @@ def report(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(REPORT_USAGE, end="")
         return 0 if arguments else 2
+    from smdl.experiments.beside import markdown as beside
     from smdl.experiments.report import render
     from smdl.experiments.results import collect
     from smdl.experiments.tables import markdown
@@ -196,7 +201,11 @@ def report(arguments: list[str]) -> int:
     failed = 0
     for argument in folders:
         try:
-            print(markdown(collect(Path(argument))) if "--markdown" in arguments else render(Path(argument)))
+            if "--markdown" in arguments:
+                found = collect(Path(argument))
+                print("\n".join([markdown(found), *beside(found)]))
+            else:
+                print(render(Path(argument)))
         except (ValueError, OSError) as error:
             failed = _fail(str(error), 2)
     return failed
@@ -276,14 +285,18 @@ def _tell(folder: Path) -> int:
     """The table, the verdict and where the report is; 1 if a run is missing."""
     from rich.console import Console
 
-    from smdl.experiments import results
+    from smdl.experiments import beside, results
     from smdl.experiments.report import render
     from smdl.experiments.tables import summary_table
 
     path = render(folder)
     found = results.collect(folder)
     console = Console()
+    if found["caption"]:
+        console.print(found["caption"], highlight=False, markup=False)
     console.print(summary_table(found))
+    for part in beside.terminal(found):
+        console.print(part, highlight=False, markup=False)
     console.print(found["verdict"], style="bold", highlight=False, markup=False)
     for problem in found["problems"]:
         console.print(f"! {problem}", highlight=False, markup=False)

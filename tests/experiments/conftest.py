@@ -5,7 +5,19 @@ import pytest
 from smdl.experiments.report import render
 from tests.experiments import made
 
-PAPER = {"columns": ["method", "error <%>"], "rows": [["SGD", 8.1], [made.SCRIPT, None]], "note": "table 3 & others"}
+PAPER = {
+    "columns": ["SGD", "<SMDL>"],
+    "rows": [
+        {
+            "name": "error <%>",
+            "cells": [
+                {"paper": 8.1, "arm": "uniform", "measure": "final_accuracy"},
+                {"paper": 9.2, "arm": "of no such arm", "measure": "final_accuracy"},
+            ],
+        }
+    ],
+    "note": "table 3 & others",
+}
 
 
 @pytest.fixture(scope="session")

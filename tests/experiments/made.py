@@ -50,7 +50,8 @@ def cost(seconds):
     more = seconds - 0.010
     return {
         "seconds_per_step": seconds,
-        "spread": [0.9 * seconds, 1.2 * seconds],
+        "ratio": seconds / 0.010,
+        "ratios": [0.9 * seconds / 0.010, seconds / 0.010, 1.2 * seconds / 0.010],
         "parts": {"data": 0.001, "scoring": 0.8 * more, "selection": 0.2 * more, "training": 0.009},
         "forwards_per_step": 18.0 if more else 0.0,
         "evaluation_seconds": 0.1,

@@ -1,6 +1,7 @@
 """Ablations: one thing varied, everything else as it is. The paper's sweeps with its values, and those it left open."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,15 +136,14 @@ def _checked(sweep: str, values: list[Any], usual: list[Any]) -> list[Any]:
         raise ValueError(f"values for {sweep} must be numbers such as {usual[-1]}, got {', '.join(values)}") from error
 
 
-def plan_of(sweep: str, base: TrainConfig, seeds: int, values: list[Any] | None = None, caption: str = "") -> Plan:
-    """The plan of a sweep (of `weights`, its first stage), uniform batches beside it."""
+def plan_of(sweep: str, base: TrainConfig, seeds: int, values: list[Any] | None = None, **words: Any) -> Plan:
+    """The plan of a sweep (of `weights`, its first stage), uniform batches beside it; words are a plan's caption and
+    paper."""
     if sweep not in SWEEPS:
         raise ValueError(unknown("ablation", sweep, SWEEPS))
     usual, arms = SWEEPS[sweep]
     made = {"uniform": overrides_of("uniform"), **arms(_checked(sweep, values, usual) if values else usual)}
-    return Plan(
-        f"{sweep}: {ABOUT[sweep]}", to_dict(base), made, seeds=seeds, protocols=["steps"], timed=False, caption=caption
-    )
+    return Plan(f"{sweep}: {ABOUT[sweep]}", to_dict(base), made, seeds=seeds, protocols=["steps"], timed=False, **words)
 
 
 def ablate(
@@ -156,10 +156,11 @@ def ablate(
     store: Path | None = None,
     jobs: int = 1,
     caption: str = "",
+    paper: dict[str, Any] | None = None,
     display: Display | None = None,
 ) -> Path:
     """Run a sweep; returns its folder. `weights` adds its second stage: the best of the first, λ2 varied."""
-    plan = plan_of(sweep, base, seeds, values, caption)
+    plan = plan_of(sweep, base, seeds, values, caption=caption, paper=paper)
     options = {"store": store, "jobs": jobs, "display": display}
     experiment = run_plan(plan, out, **options)
     if sweep != "weights":
@@ -167,15 +168,8 @@ def ablate(
     best = best_weights(collect(experiment.folder))
     second = {f"λ2 = {value}": weighted(redundancy=float(value), **best) for value in values or SWEEPS["weights"][0]}
     shown = ", ".join(f"{_lambda(term)} = {value:g}" for term, value in best.items())
-    both = Plan(
-        f"{plan.title}; stage two with {shown}",
-        plan.base,
-        {**plan.arms, **{arm: change for arm, change in second.items() if any(change["objective"].values())}},
-        seeds=seeds,
-        protocols=["steps"],
-        timed=False,
-        caption=caption,
-    )
+    arms = {**plan.arms, **{arm: change for arm, change in second.items() if any(change["objective"].values())}}
+    both = replace(plan, title=f"{plan.title}; stage two with {shown}", arms=arms)
     return run_plan(both, out.with_name(f"{out.name}-both-stages"), **{**options, "store": experiment.store}).folder
 
 

@@ -15,7 +15,7 @@ from smdl.experiments.calibration import calibrate, lengths
 from smdl.experiments.runner import folder_of, run_all
 from smdl.experiments.statistics import difference
 from smdl.training.config import TrainConfig, from_dict
-from smdl.training.files import new_folder, read_json, read_lines, replacing, write_json
+from smdl.training.files import locked, new_folder, read_json, read_lines, replacing, write_json
 from smdl.training.progress import Display, Silent
 
 PROTOCOLS = ("steps", "time")
@@ -227,15 +227,16 @@ def run_plan(
     if jobs > 1 and plan.base["threads"] is None:
         plan.base = {**plan.base, "threads": 1}  # runs side by side must not fight for cores
     experiment = Experiment(open_folder(out, plan), plan, store, display)
-    kept = yaml.safe_load((experiment.folder / "plan.yaml").read_text())
-    experiment.calibrate()
-    if plan.minutes is not None and kept["decided"]:
-        plan.seeds, plan.base, plan.decided = kept["seeds"], kept["base"], True
-    elif plan.minutes is not None:
-        experiment.fit_into(60 * plan.minutes - STARTING - (time.perf_counter() - started), jobs)
-    experiment.write_plan()
-    if auto:
-        experiment.run_until_precise(jobs)
-    else:
-        experiment.run(jobs)
+    with locked(experiment.folder):
+        kept = yaml.safe_load((experiment.folder / "plan.yaml").read_text())
+        experiment.calibrate()
+        if plan.minutes is not None and kept["decided"]:
+            plan.seeds, plan.base, plan.decided = kept["seeds"], kept["base"], True
+        elif plan.minutes is not None:
+            experiment.fit_into(60 * plan.minutes - STARTING - (time.perf_counter() - started), jobs)
+        experiment.write_plan()
+        if auto:
+            experiment.run_until_precise(jobs)
+        else:
+            experiment.run(jobs)
     return experiment

@@ -1,11 +1,11 @@
-"""The paper's tables and figures, as experiments, with its own numbers beside ours."""
+"""The paper's tables and figures, as experiments; its own numbers are in published.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from smdl.errors import choice, unknown
+from smdl.experiments import published
 from smdl.experiments.ablate import ablate
 from smdl.experiments.arms import Overrides, overrides_of, with_overrides
 from smdl.experiments.compare import Plan, run_plan
@@ -14,25 +14,6 @@ from smdl.training.config import TrainConfig, to_dict
 from smdl.training.datasets.catalogue import find
 from smdl.training.datasets.errors import DataError
 from smdl.training.progress import Display
-
-#: Table 1: (loss-based, SGD, SMDL) on each data set.
-TABLE_1 = {
-    "svhn": {"mean accuracy": (90.87, 93.60, 95.46), "final accuracy": (92.44, 94.34, 95.49),
-             "mean loss": (0.363, 0.230, 0.175), "final loss": (0.318, 0.215, 0.182)},
-    "cifar10": {"mean accuracy": (81.06, 82.54, 84.58), "final accuracy": (84.32, 85.63, 87.76),
-                "mean loss": (0.590, 0.535, 0.487), "final loss": (0.497, 0.445, 0.384)},
-    "cifar100": {"mean accuracy": (53.77, 53.57, 57.23), "final accuracy": (57.22, 58.27, 62.95),
-                 "mean loss": (1.755, 1.764, 1.717), "final loss": (1.639, 1.586, 1.504)},
-}  # fmt: skip
-#: Table 2: (mean, final) accuracy on a subset of SVHN for λ = 0, 0.2, 0.5, 0.8, 1.
-TABLE_2 = {
-    "λ1": ((64.41, 87.19), (58.60, 91.13), (66.99, 92.39), (65.68, 92.27), (65.80, 92.12)),
-    "λ2": ((46.17, 83.62), (64.55, 91.34), (68.28, 92.33), (67.70, 90.77), (61.34, 85.06)),
-    "λ3": ((64.41, 87.19), (62.90, 91.01), (60.91, 89.50), (63.58, 91.02), (59.06, 89.77)),
-    "λ4": ((64.41, 87.19), (62.25, 92.14), (63.03, 86.90), (65.50, 91.03), (60.30, 86.61)),
-}
-#: Supplement: seconds an epoch (SMDL, loss-based, SGD).
-TABLE_TIME = {"svhn": (937.2, 7007.7, 373.2), "cifar10": (948.7, 5196.4, 142.5), "cifar100": (764.6, 8221.3, 160.0)}
 
 #: What a scale trains on: data set, its share of the config, and what it stands in for.
 _PAPER: Overrides = {"schedule": {"name": "constant"}, "optimizer": {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}}
@@ -137,18 +118,10 @@ def _main(context: Context, setting: Setting) -> Path:
         arms,
         seeds=context.seeds,
         caption=setting.caption,
-        paper=_table_1_beside(setting.key),
+        paper=published.main(setting.key),
     )
     out = context.folder / f"main-{base.data.name}"
     return run_plan(plan, out, store=context.store, jobs=context.jobs, display=context.display).folder
-
-
-def _table_1_beside(key: str) -> dict[str, Any]:
-    rows = [[name, *values] for name, values in TABLE_1[key].items()]
-    seconds = TABLE_TIME[key]
-    rows.append(["seconds an epoch", seconds[1], seconds[2], seconds[0]])
-    note = f"The paper's numbers for {key} (table 1 and the supplement's table of times), equal epochs, 100 of them."
-    return {"columns": ["", "loss-based", "SGD", "SMDL"], "rows": rows, "note": note}
 
 
 def _sweeps(*names: str) -> Callable[[Context], list[Path]]:
@@ -163,6 +136,7 @@ def _sweeps(*names: str) -> Callable[[Context], list[Path]]:
                 store=context.store,
                 jobs=context.jobs,
                 caption=setting.caption,
+                paper=published.ablation(name),
                 display=context.display,
             )
             for name in names
@@ -195,8 +169,8 @@ def reproduce(
     jobs: int = 1,
     root: str | None = None,
     display: Display | None = None,
-) -> list[Path]:
-    """Run an item, or all; returns the folders of its experiments."""
+) -> dict[str, list[Path]]:
+    """Run an item, or all; returns the folders of the experiments of each."""
     if scale not in SCALES:
         raise ValueError(unknown("scale", scale, SCALES))
     if item != "all" and item not in ITEMS:
@@ -207,8 +181,7 @@ def reproduce(
     context = Context(out, scale, seeds or _SEEDS[scale], jobs, root, display)
     names = list(ITEMS) if item == "all" else [item]
     _check_data(context, names)
-    folders = [folder for name in names for folder in ITEMS[name](context)]
-    return list(dict.fromkeys(folders))
+    return {name: ITEMS[name](context) for name in names}
 
 
 def _check_data(context: Context, names: list[str]) -> None:

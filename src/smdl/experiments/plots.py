@@ -110,7 +110,7 @@ def curves(
     for place, measure in enumerate(measures):
         axes, (title, scale) = figure.add_subplot(down, across, place + 1), known[measure]
         drawn = {arm: curve(results, arm, protocol, axis, measure, scale) for arm in results["arms"]}
-        _draw(axes, {arm: found for arm, found in drawn.items() if found is not None}, look(results))
+        draw(axes, {arm: found for arm, found in drawn.items() if found is not None}, look(results))
         tidy(axes, title, AXES[axis])
     if legend:
         _arm_legend(figure, results)
@@ -119,8 +119,8 @@ def curves(
 
 @styled
 def costs(results: Results, width: float = 2 * PANEL) -> Figure | None:
-    """Seconds a step by part for each arm; at the bar's end, how many times the baseline's. The line across is the
-    spread of whole steps over the rounds of the calibration, the mark on it their median."""
+    """Seconds a step by part for each arm; at the bar's end, how many times the baseline's. The line across is how far
+    that ratio ranged over the rounds of the calibration, the mark on it their median."""
     if not timed(results):
         return None
     arms, calibration = list(results["arms"]), results["calibration"]
@@ -133,7 +133,8 @@ def costs(results: Results, width: float = 2 * PANEL) -> Figure | None:
     reference = calibration[results["baseline"]]["seconds_per_step"]
     for place, arm in enumerate(arms):
         whole = calibration[arm]["seconds_per_step"]
-        shortest, longest = (1000 * bound for bound in calibration[arm].get("spread", [whole, whole]))
+        ratios = calibration[arm].get("ratios", [whole / reference])  # sorted
+        shortest, longest = 1000 * reference * ratios[0], 1000 * reference * ratios[-1]
         axes.plot([shortest, longest], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt")
         axes.plot([1000 * whole], [place], color=INK, marker="|", markersize=9, markeredgewidth=1.6)
         said = f"{whole / reference:.2f} ×" if len(arms) > 1 else f"{1000 * whole:.3g} ms"
@@ -227,7 +228,8 @@ def _band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(axis=0) - halves, values.mean(axis=0) + halves
 
 
-def _draw(axes: Axes, drawn: dict[str, Curve], seen: Look) -> None:
+def draw(axes: Axes, drawn: dict[str, Curve], seen: Look) -> None:
+    """A line for each arm, and bands where they are few."""
     for arm, found in drawn.items():
         axes.plot(found.x, found.mean, **seen.line(arm, len(found.x) <= MARKED))
     if not drawn:

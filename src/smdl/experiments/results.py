@@ -55,7 +55,7 @@ def collect(folder: Path) -> dict[str, Any]:
     return {
         "title": plan.title,
         "caption": plan.caption,
-        "paper": plan.paper,
+        "paper": _with_ours(plan.paper, rows),
         "baseline": plan.baseline,
         "primary": "time" if "time" in plan.protocols else plan.protocols[0],
         "protocols": plan.protocols,
@@ -179,6 +179,8 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
         "steps": steps,
         "seconds": second and steps * second,
         "seconds_per_step": second,
+        "seconds_per_epoch": second and second * cost["steps_per_epoch"],
+        "by_the_log": _by_the_log(mine, _of(runs, plan.baseline, protocol)) if second else None,
         "overhead": _overhead(cost, reference) if second else None,
         "forwards_per_step": cost.get("forwards_per_step"),
         "steps_to_baseline": typical,
@@ -186,6 +188,35 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
         "reached_baseline": f"{len(hits)}/{len(mine)}",
         **{name: _plain(estimate(_values(mine, name))) for name in MEASURES},
     }
+
+
+def _by_the_log(mine: list[dict[str, Any]], baseline: list[dict[str, Any]]) -> float | None:
+    """Seconds of training that the runs themselves logged, over the baseline's: a check of equal time, no more, for
+    runs may go side by side."""
+    if not mine or not baseline:
+        return None
+    seconds, unit = (mean(_logged(run["epochs"]) for run in runs) for runs in (mine, baseline))
+    share = seconds / (unit or math.nan)
+    return share if math.isfinite(share) else None
+
+
+def _logged(epochs: list[dict[str, Any]]) -> float:
+    """Seconds of a run without evaluation; nan where a record lacks them."""
+    spent = [record.get("seconds") or {"training": math.nan} for record in epochs]
+    return sum(seconds for parts in spent for name, seconds in parts.items() if name != "evaluation")
+
+
+def _with_ours(paper: dict[str, Any] | None, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The paper's numbers, ours beside each; at equal steps where there are such runs: that is its protocol."""
+    if not paper:
+        return None
+    found = {row["arm"]: row for row in sorted(rows, key=lambda row: row["protocol"] == "steps")}
+
+    def ours(cell: dict[str, Any]) -> Any:
+        return found[cell["arm"]][cell["measure"]] if cell["arm"] in found else None
+
+    filled = [{**row, "cells": [{**cell, "ours": ours(cell)} for cell in row["cells"]]} for row in paper["rows"]]
+    return {**paper, "rows": filled}
 
 
 def _overhead(cost: dict[str, Any], reference: dict[str, Any]) -> dict[str, float]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from smdl.experiments.arms import fingerprint
 from smdl.training.config import TrainConfig, from_dict, to_dict
-from smdl.training.files import write_json
-from smdl.training.loop import DivergedError, Interrupted, Run, resume
+from smdl.training.files import locked, write_json
+from smdl.training.loop import DivergedError, Interrupted, Run
 from smdl.training.progress import Display
 
 
@@ -77,19 +77,20 @@ def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int]
 
 
 def train_one(values: dict[str, Any], folder: Path) -> None:
-    """A run, begun or gone on with; one that diverges leaves a note of it."""
-    config = from_dict(TrainConfig, values)
-    try:
-        if (folder / "config.yaml").exists():
-            resume(folder)
+    """A run, begun or gone on with; one that diverges leaves a note of it. Another command may be training this very
+    run: then it is waited for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, wait=True):
+        if finished(folder):
             return
-        run = Run(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        run.begin(folder)
-        if run.stopped_by is not None:  # too late for a checkpoint: the run is finished, the experiment is not
-            raise Interrupted(run.stopped_by, "the same command again")
-    except DivergedError as error:
-        write_json(folder / "failed.json", {"error": str(error)})
+        try:
+            run = Run(from_dict(TrainConfig, values))
+            run.begin(folder)
+        except DivergedError as error:
+            write_json(folder / "failed.json", {"error": str(error)})
+            return
+    if run.stopped_by is not None:  # too late for a checkpoint: the run is finished, the experiment is not
+        raise Interrupted(run.stopped_by, "the same command again")
 
 
 def _polite() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smdl.experiments import page, pictures, plots, tables
+from smdl.experiments import beside, page, pictures, plots, tables
 from smdl.experiments.chosen import KINDS, Chosen
 from smdl.experiments.figures import DARK, DASHES, PANEL, look, png, svg, uri
 from smdl.experiments.page import text
@@ -16,15 +16,16 @@ PICTURED = 6
 #: Letters from which on a verdict is set smaller.
 LONG = 400
 CALIBRATED = (
-    "Measured before the runs, the arms taking turns, alone on the machine. Bars: the median of each part. Mark and"
-    " line across: median and range of whole steps, to which the parts’ medians need not add up. At the end: whole"
-    " steps, as a multiple of the baseline’s."
+    "Measured before the runs, the arms taking turns, alone on the machine. At the end of a bar, and the mark in it: a"
+    " step as a multiple of the baseline’s in the same round, the median over the rounds. Line: their range. Colours:"
+    " how the parts share it."
 )
 NUMBERS = (
     "± is a 95 % interval of the mean over seeds. Seconds are steps × the calibrated seconds a step. To the baseline’s"
     " final accuracy: the median over the seeds that reach it, at the first evaluation that does. Overhead: scoring and"
     " selection are parts of the total; the rest of a step varies as well. Extra forwards: samples forwarded for"
-    " scoring."
+    " scoring. By the log: the seconds of training that the runs themselves logged, over the baseline’s; a check of"
+    " equal time, rough where runs went side by side."
 )
 MAP = (
     "Two principal components of the trained network’s features, up to 1,000 training samples. The larger and fuller a"
@@ -120,12 +121,8 @@ def _numbers(results: Results, protocol: str) -> str:
 
 
 def _paper(results: Results) -> str:
-    given = results.get("paper")
-    if not given:
-        return ""
-    table = tables.plain_table(list(given.get("columns", [])), [list(row) for row in given.get("rows", [])])
-    note = _note(given["note"]) if given.get("note") else ""
-    return page.section("paper", "The paper’s own numbers beside ours", table, note)
+    title, *parts = beside.page_part(results)
+    return page.section("paper", title, *parts)
 
 
 def _legend(results: Results) -> str:

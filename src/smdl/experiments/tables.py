@@ -24,6 +24,7 @@ LEARNED = (
 COST = (
     ("whole run", "steps", "steps", ",d"),
     ("whole run", "seconds", "seconds", ",.2f"),
+    ("whole run", "by the log, × baseline’s", "by_the_log", ".2f"),
     ("to the baseline’s final accuracy", "steps", "steps_to_baseline", ",d"),
     ("to the baseline’s final accuracy", "seconds", "seconds_to_baseline", ",.2f"),
     ("to the baseline’s final accuracy", "seeds that reach it", "reached_baseline", ""),
@@ -162,7 +163,7 @@ def summary_table(results: Results) -> Table:
         row = found[primary][arm]
         steps = f"{shown(row['steps_to_baseline'], ',d')}\n({row['reached_baseline']})"
         cells = [
-            _with_half(row["final_accuracy"], ".2f"),
+            estimate_text(row["final_accuracy"], ".2f"),
             *(_against(found[protocol][arm]) for protocol in protocols),
             NOTHING if row["overhead"] is None else f"{1 + row['overhead']['total']:.2f} ×",
             steps,
@@ -176,7 +177,8 @@ def _short(name: str) -> str:
     return name if len(name) <= 10 else name[:9] + "…"
 
 
-def _with_half(value: dict[str, Any], form: str) -> str:
+def estimate_text(value: dict[str, Any], form: str) -> str:
+    """A mean and, where there is one, its interval."""
     half = "" if value["half"] is None else f" ± {shown(value['half'], form.lstrip('+'))}"
     return shown(value["mean"], form) + half
 
@@ -186,11 +188,11 @@ def _against(row: dict[str, Any]) -> str:
     if row["difference"] is None:
         return "baseline"
     p = p_value(row["p_holm"])
-    return _with_half(row["difference"], "+.2f") + (f"\np {p}" if p != NOTHING else "")
+    return estimate_text(row["difference"], "+.2f") + (f"\np {p}" if p != NOTHING else "")
 
 
 def markdown(results: Results) -> str:
-    """The numbers for a page of documentation: a table a protocol, and the verdict."""
+    """The numbers for a page of documentation: the verdict, and a table a protocol."""
     lines = [f"**{results['verdict']}**"]
     for protocol in results["protocols"]:
         lines += ["", f"| equal {protocol} | {' | '.join(PRINTED)} |", "|" + " --- |" * (1 + len(PRINTED))]
@@ -198,20 +200,15 @@ def markdown(results: Results) -> str:
             gap = row["difference"]
             cells = [
                 row["arm"],
-                _estimate(row["final_accuracy"], ".2f"),
-                NOTHING if gap is None else _estimate(gap, "+.2f"),
+                estimate_text(row["final_accuracy"], ".2f"),
+                NOTHING if gap is None else estimate_text(gap, "+.2f"),
                 p_value(row["p_holm"]),
-                _estimate(row["mean_accuracy"], ".2f"),
-                _estimate(row["final_loss"], ".3f"),
-                _estimate(row["mean_loss"], ".3f"),
-                _estimate(row["final_train_accuracy"], ".2f"),
+                estimate_text(row["mean_accuracy"], ".2f"),
+                estimate_text(row["final_loss"], ".3f"),
+                estimate_text(row["mean_loss"], ".3f"),
+                estimate_text(row["final_train_accuracy"], ".2f"),
                 shown(row["steps"], "d"),
                 NOTHING if row["overhead"] is None else f"{1 + row['overhead']['total']:.2f} ×",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _estimate(value: dict[str, Any], form: str) -> str:
-    half = "" if value["half"] is None else f" ± {shown(value['half'], form.lstrip('+'))}"
-    return shown(value["mean"], form) + half

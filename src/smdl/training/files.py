@@ -9,9 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+try:
+    import fcntl
+except ImportError:  # Windows: two commands in one folder are the user's to keep apart
+    fcntl = None
+
 
 class DiskError(OSError):
     """The disk is full or not writable; what was there before still is."""
+
+
+class BusyError(ValueError):
+    """Another process is at work in a folder."""
 
 
 @contextmanager
@@ -80,6 +89,25 @@ def new_folder(path: Path) -> Path:
                 return candidate
             except FileExistsError:
                 number += 1
+
+
+@contextmanager
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """The folder for this process alone. Where another has it: wait for that one, or a BusyError. The system gives a
+    lock back when its process ends, however it ends."""
+    if fcntl is None:
+        yield
+        return
+    with told(folder):
+        opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(f"another process is at work in {folder}: wait for it, or choose another folder") from None
+        yield
+    finally:
+        os.close(opened)
 
 
 def cache_folder() -> Path:

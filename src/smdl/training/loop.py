@@ -23,7 +23,7 @@ from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, evaluate, sample
-from smdl.training.files import append_line, new_folder, read_lines, replacing, write_json, write_lines
+from smdl.training.files import append_line, locked, new_folder, read_lines, replacing, write_json, write_lines
 from smdl.training.generators import own_generators, restore, state_of
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
@@ -50,7 +50,9 @@ class Interrupted(KeyboardInterrupt):
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
     """A new run in `out`, or in the next free name beside it. Returns its summary."""
     run = Run(config, display)  # whatever is wrong with a config shows before a folder is made
-    return run.begin(new_folder(out))
+    folder = new_folder(out)
+    with locked(folder):
+        return run.begin(folder)
 
 
 def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
@@ -59,9 +61,8 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
         raise ValueError(f"{folder} is not the folder of a run: it has no config.yaml")
     if (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is finished; a new one gets a folder of its own")
-    for part in folder.glob(".*.part"):  # of a write that a kill cut off
-        part.unlink()
-    return Run(from_dict(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text())), display).go(folder)
+    with locked(folder):
+        return Run(from_dict(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text())), display).go(folder)
 
 
 class Run:
@@ -109,6 +110,8 @@ class Run:
     def go(self, folder: Path) -> dict[str, Any]:
         """Train to the end, from the folder's checkpoint if it has one."""
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
+        for part in folder.glob(".*.part"):  # of a write that a kill cut off
+            part.unlink()
         with own_generators(self.config.seed), threads(self.config.threads), self._stoppable():
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
