@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,13 @@ import pytest
 import yaml
 
 from smdl.cli import main
-from smdl.experiments import compare, results, runner
+from smdl.experiments import compare, panels, published, results, runner
 from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
 from smdl.experiments.arms import fingerprint, overrides_of, with_overrides
 from smdl.experiments.paper import ITEMS, reproduce
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
 from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
-from smdl.training.files import read_json, read_lines
+from smdl.training.files import BusyError, locked, read_json, read_lines
 from smdl.training.loop import DivergedError, Interrupted
 from smdl.training.progress import Silent
 
@@ -166,6 +167,7 @@ def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
     assert found["paper"]["forwards_per_step"] > 0
     assert found["recommended"]["parts"]["scoring"] > 0
     assert found["uniform"]["ratio"] == 1
+    assert found["paper"]["ratios"] == sorted(found["paper"]["ratios"]), "whose ends the report draws"
     for arm in found.values():
         assert sum(arm["parts"].values()) == pytest.approx(arm["seconds_per_step"])
         assert arm["seconds_per_step"] == pytest.approx(arm["ratio"] * found["uniform"]["seconds_per_step"])
@@ -314,6 +316,62 @@ def test_the_sweep_of_weights_has_two_stages(tmp_path):
 
 def test_every_item_of_the_paper_can_be_had():
     assert set(ITEMS) == set(PAPER_ITEMS)
+    assert set(panels.SHOWS) == {item for item in ITEMS if item.startswith("figure")}
+
+
+def test_each_number_of_the_paper_has_one_of_ours_to_stand_beside():
+    main = {name for row in published.main("svhn")["rows"] for name in (cell["arm"] for cell in row["cells"])}
+    assert main == {"loss", "uniform", "paper"}
+    weights = published.ablation("weights")["rows"]
+    first = set(plan_of("weights", BASE, 1).arms)
+    second = {f"λ2 = {value}" for value in SWEEPS["weights"][0]}
+    assert {cell["arm"] for row in weights for cell in row["cells"]} == (first | second) - {"uniform"}
+    assert {cell["measure"] for row in weights for cell in row["cells"]} <= set(results.MEASURES)
+
+
+def test_sgd_of_the_same_setting_is_what_smdl_is_tested_against():
+    made = plan_of("learning-rate", BASE, 1)
+    assert made.against == {f"paper, lr {lr}": f"uniform, lr {lr}" for lr in (0.1, 0.01, 0.001)}
+    assert made.baseline == "uniform, lr 0.1"
+    assert plan_of("distance", BASE, 1).against == {}
+    made = plan_of("batchnorm", BASE, 1)
+    assert made.rival("recommended, without BatchNorm") == "uniform, without BatchNorm"
+
+
+@pytest.mark.usefixtures("quick")
+def test_two_commands_do_not_work_in_one_folder(tmp_path):
+    compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e")
+    with locked(tmp_path / "e"), pytest.raises(BusyError, match="another process is at work"):
+        compare.run_plan(plan(seeds=2, protocols=["steps"]), tmp_path / "e")
+
+
+def test_a_run_that_another_command_trains_is_waited_for_and_not_trained_again(tmp_path):
+    config = replace(BASE, strategy="uniform")
+    folder = runner.folder_of(tmp_path, config)
+    folder.mkdir()
+    with locked(folder):
+        waiting = threading.Thread(target=runner.train_one, args=(to_dict(config), folder))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        (folder / "summary.json").write_text("{}")
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert os.listdir(folder) == ["summary.json"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_time_of_equal_time_is_checked_against_the_log(tmp_path):
+    experiment = compare.run_plan(plan(), tmp_path / "e")
+    row = next(
+        row for row in results.collect(tmp_path / "e")["rows"] if row["arm"] == "loss" and row["protocol"] == "time"
+    )
+    logged = {}
+    for arm in ("uniform", "loss"):
+        folders = [runner.folder_of(experiment.store, config) for config in experiment.configs(arm, "time")]
+        spent = [record["seconds"] for folder in folders for record in read_lines(folder / "metrics.jsonl")]
+        logged[arm] = sum(sum(parts.values()) - parts["evaluation"] for parts in spent)
+    assert row["by_the_log"] == pytest.approx(logged["loss"] / logged["uniform"])
 
 
 def test_missing_data_is_said_before_the_first_hour(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import smdl.experiments.plots as plots_module
-from smdl.experiments import figures, pictures, plots
+from smdl.experiments import figures, panels, pictures, plots
 from smdl.experiments.chosen import Chosen, read_chosen
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import estimate
@@ -126,6 +126,8 @@ def test_costs_stack_the_parts_and_state_the_ratio(results):
     assert [text for text in texts(figure) if "×" in text] == ["1.00 ×", "1.10 ×", "2.00 ×"]
     bars = np.array([[bar.get_width() for bar in part] for part in figure.axes[0].containers])  # (parts, arms)
     assert bars.sum(axis=0).tolist() == pytest.approx([10, 11, 20])  # milliseconds
+    ranges = [line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert np.array(ranges) == pytest.approx(np.array([[9, 12], [9.9, 13.2], [18, 24]])), "of the calibration's rounds"
 
 
 def test_nothing_is_drawn_over_seconds_that_were_not_measured(tmp_path):
@@ -185,6 +187,32 @@ def test_arms_keep_their_colours_and_the_baseline_is_grey():
     assert first.colours["recommended"] == second.colours["recommended"]
     assert first.colours["uniform"] == second.colours["uniform"] == figures.BASELINE
     assert len(set(second.colours.values())) == 5
+
+
+def test_an_arm_and_its_own_baseline_are_a_pair():
+    arms = ["uniform, 1", "mine, 1", "uniform, 2", "mine, 2"]
+    look = figures.Look(arms, arms[0], {"mine, 1": "uniform, 1", "mine, 2": "uniform, 2"})
+    assert [look.dashes[arm] for arm in arms] == ["--", "-", "--", "-"]
+    assert look.colours["uniform, 1"] == look.colours["mine, 1"] != look.colours["mine, 2"]
+    assert look.colours["uniform, 2"] == look.colours["mine, 2"]
+
+
+def test_the_papers_figures_are_drawn_in_its_layout(tmp_path):
+    folders = []
+    for number in range(2):
+        folders.append(tmp_path / str(number))
+        made.experiment(folders[-1], title=f"data {number}, as in the paper", caption=f"stand-in {number}")
+    paths = panels.write({"table-1": folders, "figure-accuracy": folders, "figure-terms": folders[:1]}, tmp_path)
+    assert [path.name for path in paths] == ["figure-accuracy.png", "figure-terms.png"]
+    assert all((pixels(path.read_bytes())[..., 3] > 0).mean() > 0.005 for path in paths)
+    drawing = panels.figure([collect(folder) for folder in folders], ("test_error", "test_loss"))
+    titles = [axes.get_title(loc="left") for axes in drawing.axes]
+    assert titles == [f"data {k}: {what}" for what in ("test error, %", "test loss") for k in range(2)]
+    assert "stand-in 0\nstand-in 1" in texts(drawing)
+    error = drawing.axes[0].lines[0].get_ydata()
+    assert error == pytest.approx(
+        there(plots.curve(collect(folders[0]), "uniform", "steps", "epochs", "test_error", 100)).mean
+    )
 
 
 def test_many_arms_differ_by_colour_or_dash_and_have_no_bands(tmp_path):

@@ -131,7 +131,7 @@ def test_caption_paper_environment_and_configs_are_shown(rendered):
     text = page_of(rendered).text
     assert f"stand-in {made.SCRIPT}" in text
     assert "The paper’s own numbers beside ours" in text
-    for word in ("error <%>", "8.1", "table 3 & others", "abc123-dirty", "smdl compare <x>", "torch 2.0"):
+    for word in ("error <%>", "8.10", "table 3 & others", "abc123-dirty", "smdl compare <x>", "torch 2.0"):
         assert word in text
     assert "batch_size: 6" in text
     assert "preset: recommended" in text

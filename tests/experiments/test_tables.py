@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from smdl.experiments import tables
+from smdl.experiments import beside, tables
 from smdl.experiments.results import collect
 from tests.experiments import made
 
@@ -89,3 +89,43 @@ def test_the_markdown_says_the_same(results):
         assert f"| {row['arm']} | {accuracy['mean']:.2f} ± {accuracy['half']:.2f} |" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(widths) == 1, "every line has the same columns"
+
+
+def test_the_papers_numbers_stand_beside_ours(rendered):
+    results = made.results_of(rendered)
+    ours = next(row for row in results["rows"] if (row["arm"], row["protocol"]) == ("uniform", "steps"))
+    wanted = tables.estimate_text(ours["final_accuracy"], ".2f")
+    assert f"| error <%> | 8.10 → {wanted} | 9.20 → – |" in beside.markdown(results)
+    assert wanted in made.Page((rendered / "report.html").read_text()).text
+    file = io.StringIO()
+    Console(file=file, width=80).print(*beside.terminal(results))
+    assert wanted in file.getvalue()
+    assert beside.terminal({**results, "paper": None}) == beside.markdown({**results, "paper": None}) == []
+    words = {**results, "paper": {"columns": [], "rows": [], "note": "curves alone"}}
+    assert beside.terminal(words) == ["curves alone"]
+    assert beside.page_part(words)[0] == "What the paper says"
+
+
+def test_an_arm_can_have_a_baseline_of_its_own(tmp_path):
+    arms = {
+        f"{name}, lr {lr}": {"optimizer": {"lr": lr}, "strategy": name}
+        for lr in (0.1, 0.2)
+        for name in ("uniform", "loss")
+    }
+    made.experiment(
+        tmp_path, arms=arms, timed=False, baseline="uniform, lr 0.1", against={"loss, lr 0.2": "uniform, lr 0.2"}
+    )
+    results = collect(tmp_path)
+    finals = {row["arm"]: row["final_accuracy"]["mean"] for row in results["rows"]}
+    gaps = {test["arm"]: (test["against"], test["difference"]) for test in results["tests"]}
+    assert gaps["loss, lr 0.2"] == (
+        "uniform, lr 0.2",
+        pytest.approx(finals["loss, lr 0.2"] - finals["uniform, lr 0.2"]),
+    )
+    assert gaps["loss, lr 0.1"] == (
+        "uniform, lr 0.1",
+        pytest.approx(finals["loss, lr 0.1"] - finals["uniform, lr 0.1"]),
+    )
+    assert "loss, lr 0.2 (against uniform, lr 0.2)" in results["verdict"]
+    assert "(vs uniform, lr 0.2)" in tables.markdown(results)
+    assert "vs its own" in printed(results)

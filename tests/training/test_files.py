@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -64,3 +66,30 @@ def test_a_line_cut_off_by_a_kill_is_not_a_record(tmp_path):
 def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):
     monkeypatch.setenv("SMDL_CACHE", str(tmp_path))
     assert files.cache_folder() == tmp_path
+
+
+def test_a_folder_is_one_process_s_at_a_time(tmp_path):
+    with files.locked(tmp_path), pytest.raises(files.BusyError, match="another process is at work"):
+        files.locked(tmp_path).__enter__()
+    with files.locked(tmp_path):  # given back
+        assert os.listdir(tmp_path) == [], "a lock leaves nothing behind"
+
+
+def test_a_lock_ends_with_its_process_and_can_be_waited_for(tmp_path):
+    code = f"""
+import time
+from pathlib import Path
+from smdl.training.files import locked
+with locked(Path({str(tmp_path)!r})):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(files.BusyError), files.locked(tmp_path):
+        pass
+    holder.kill()
+    with files.locked(tmp_path, wait=True):
+        pass
+    holder.communicate()

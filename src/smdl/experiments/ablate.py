@@ -137,13 +137,26 @@ def _checked(sweep: str, values: list[Any], usual: list[Any]) -> list[Any]:
 
 
 def plan_of(sweep: str, base: TrainConfig, seeds: int, values: list[Any] | None = None, **words: Any) -> Plan:
-    """The plan of a sweep (of `weights`, its first stage), uniform batches beside it; words are a plan's caption and
-    paper."""
+    """The plan of a sweep (of `weights`, its first stage), uniform batches beside it: one baseline, or one for each
+    value where the sweep varies SGD as well. Words are a plan's caption and paper."""
     if sweep not in SWEEPS:
         raise ValueError(unknown("ablation", sweep, SWEEPS))
     usual, arms = SWEEPS[sweep]
-    made = {"uniform": overrides_of("uniform"), **arms(_checked(sweep, values, usual) if values else usual)}
-    return Plan(f"{sweep}: {ABOUT[sweep]}", to_dict(base), made, seeds=seeds, protocols=["steps"], timed=False, **words)
+    made = arms(_checked(sweep, values, usual) if values else usual)
+    own = {arm: rival for arm in made if (rival := f"uniform, {arm.partition(', ')[2]}") in made and rival != arm}
+    if not own:
+        made = {"uniform": overrides_of("uniform"), **made}
+    return Plan(
+        f"{sweep}: {ABOUT[sweep]}",
+        to_dict(base),
+        made,
+        baseline=next(iter(made)),
+        against=own,
+        seeds=seeds,
+        protocols=["steps"],
+        timed=False,
+        **words,
+    )
 
 
 def ablate(

@@ -37,6 +37,7 @@ class Plan:
     base: dict[str, Any]  # a TrainConfig
     arms: dict[str, Overrides]
     baseline: str = "uniform"
+    against: dict[str, str] = field(default_factory=dict)  # arms with a baseline of their own
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
@@ -48,8 +49,9 @@ class Plan:
     def __post_init__(self) -> None:
         if len(self.arms) < 2:
             raise ValueError(f"a comparison needs two arms or more, got {', '.join(self.arms) or 'none'}")
-        if self.baseline not in self.arms:
-            raise ValueError(unknown("baseline", self.baseline, self.arms))
+        for name in (self.baseline, *self.against, *self.against.values()):
+            if name not in self.arms:
+                raise ValueError(unknown("baseline", name, self.arms))
         if not self.protocols:
             raise ValueError(f"a comparison needs a protocol: {' or '.join(PROTOCOLS)}")
         if self.minutes is not None and not self.minutes > 0:
@@ -61,6 +63,10 @@ class Plan:
             raise ValueError("a comparison at equal time has to be timed")
         if self.seeds < 1:
             raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
+
+    def rival(self, arm: str) -> str:
+        """What an arm is tested against."""
+        return self.against.get(arm, self.baseline)
 
     def config(self, arm: str, **more: Any) -> TrainConfig:
         """An arm's config as the base has it: so many epochs, or steps."""
@@ -159,8 +165,8 @@ class Experiment:
         """Whether the interval of every difference at the primary endpoint is narrow enough."""
         protocol = "time" if "time" in self.plan.protocols else self.plan.protocols[0]
         finals = {arm: self._final_accuracies(arm, protocol) for arm in self.plan.arms}
-        baseline = finals.pop(self.plan.baseline)
-        halves = [difference(values, baseline).half for values in finals.values()]
+        others = [arm for arm in self.plan.arms if arm != self.plan.baseline]
+        halves = [difference(finals[arm], finals[self.plan.rival(arm)]).half for arm in others]
         return all(half is not None and half <= PRECISION for half in halves)
 
     def _final_accuracies(self, arm: str, protocol: str) -> list[float]:
@@ -201,12 +207,16 @@ def _read_plan(path: Path) -> Any:
 
 def _same(kept: Any, plan: Plan) -> bool:
     """But for words, and for what is decided while it runs: seeds, and with minutes the steps."""
-    if not isinstance(kept, dict) or not isinstance(kept.get("base"), dict):
+    try:
+        plans = [asdict(Plan(**{name: value for name, value in kept.items() if name != "store"})), asdict(plan)]
+        for values in plans:
+            for name in ("seeds", "caption", "title", "paper", "decided"):
+                values.pop(name)
+            if plan.minutes is not None:
+                values["base"].pop("steps", None)
+    except (AttributeError, TypeError, ValueError):  # damaged: another plan
         return False
-    mine, free = asdict(plan), ("seeds", "caption", "title", "paper", "decided", "base")
-    open_too = ("steps",) if plan.minutes is not None else ()
-    bases = [{name: value for name, value in values["base"].items() if name not in open_too} for values in (kept, mine)]
-    return bases[0] == bases[1] and all(kept.get(name) == mine[name] for name in mine if name not in free)
+    return plans[0] == plans[1]
 
 
 def run_plan(

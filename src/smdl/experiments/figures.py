@@ -78,7 +78,7 @@ SHOWN = 28
 class Look:
     """How an arm is drawn: colour, marker and dash, the same in every figure of a report."""
 
-    def __init__(self, arms: Sequence[str], baseline: str) -> None:
+    def __init__(self, arms: Sequence[str], baseline: str, against: dict[str, str] | None = None) -> None:
         taken = {KNOWN[arm] for arm in arms if arm in KNOWN and arm != baseline}
         free = [colour for colour in PALETTE if colour not in taken] or list(PALETTE)
         others = [arm for arm in arms if arm != baseline and arm not in KNOWN]
@@ -88,6 +88,10 @@ class Look:
         self.markers = {arm: MARKERS[place % len(MARKERS)] for place, arm in enumerate(arms)}
         repeats = {arm: max(0, place // len(free)) for place, arm in enumerate(others)}
         self.dashes = {arm: list(DASHES)[repeats.get(arm, 0) % len(DASHES)] for arm in arms}
+        rivals = list((against or {}).values())
+        for arm, rival in (against or {}).items():
+            if rivals.count(rival) == 1:  # a pair: one colour, the baseline dashed
+                self.colours[rival], self.dashes[rival] = self.colours[arm], "--"
 
     def line(self, arm: str, markers: bool = True) -> dict[str, Any]:
         """Arguments of a line."""
@@ -97,7 +101,7 @@ class Look:
 
 def look(results: dict[str, Any]) -> Look:
     """Of the arms of these results."""
-    return Look(results["arms"], results["baseline"])
+    return Look(results["arms"], results["baseline"], results.get("against"))
 
 
 def blank(width: float, height: float) -> Figure:

@@ -57,6 +57,7 @@ def collect(folder: Path) -> dict[str, Any]:
         "caption": plan.caption,
         "paper": _with_ours(plan.paper, rows),
         "baseline": plan.baseline,
+        "against": plan.against,
         "primary": "time" if "time" in plan.protocols else plan.protocols[0],
         "protocols": plan.protocols,
         "arms": list(plan.arms),
@@ -90,15 +91,17 @@ def write(folder: Path, results: dict[str, Any]) -> None:
 def verdict(plan: Plan, tests: list[dict[str, Any]], missing: int = 0) -> str:
     """One sentence, about the primary endpoint alone."""
     protocol = "time" if "time" in plan.protocols else plan.protocols[0]
-    parts = [_said(test) for test in tests if test["protocol"] == protocol]
+    parts = [_said(test, bool(plan.against)) for test in tests if test["protocol"] == protocol]
     if not parts:
         return f"Nothing to compare with {plan.baseline} yet."
     short = f" ({missing} of the runs are missing)" if missing else ""
-    return f"At equal {protocol}, against {plan.baseline} over {plan.seeds} seeds{short}: {'; '.join(parts)}."
+    rival = "each against its own baseline" if plan.against else f"against {plan.baseline}"
+    return f"At equal {protocol}, {rival} over {plan.seeds} seeds{short}: {'; '.join(parts)}."
 
 
-def _said(test: dict[str, Any]) -> str:
+def _said(test: dict[str, Any], named: bool = False) -> str:
     arm, gap, half, p = test["arm"], test["difference"], test["half"], test["p_holm"]
+    arm = f"{arm} (against {test['against']})" if named else arm
     if gap is None:
         return f"{arm} has no finished run"
     if p is None:
@@ -167,7 +170,7 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
     assert calibration is not None
     cost, reference = calibration[arm], calibration[plan.baseline]
     steps = experiment.steps_of(arm, protocol)
-    goal = _values(_of(runs, plan.baseline, protocol), "final_accuracy")
+    goal = _values(_of(runs, plan.rival(arm), protocol), "final_accuracy")
     reached = [_steps_to(run["epochs"], mean(goal)) for run in mine] if goal else []
     hits = sorted(steps for steps in reached if steps is not None)
     typical = median_low(hits) if hits else None
@@ -236,14 +239,15 @@ def _steps_to(epochs: list[dict[str, Any]], accuracy: float) -> int | None:
 
 
 def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Welch's test of every arm's final accuracy against the baseline's, Holm over the arms."""
-    baseline = _values(_of(runs, plan.baseline, protocol), "final_accuracy")
+    """Welch's test of every arm's final accuracy against its baseline's, Holm over the arms."""
+    finals = {arm: _values(_of(runs, arm, protocol), "final_accuracy") for arm in plan.arms}
     others = [arm for arm in plan.arms if arm != plan.baseline]
-    found = [difference(_values(_of(runs, arm, protocol), "final_accuracy"), baseline) for arm in others]
+    found = [difference(finals[arm], finals[plan.rival(arm)]) for arm in others]
     adjusted = holm([gap.p for gap in found])
     return [
         {
             "arm": arm,
+            "against": plan.rival(arm),
             "protocol": protocol,
             "difference": None if math.isnan(gap.mean) else gap.mean,
             "half": gap.half,

@@ -88,7 +88,8 @@ def _verdict(results: Results) -> str:
     rests = (
         f"Primary endpoint, fixed before any run: final test accuracy at equal {results['primary']}.",
         f"{results['seeds']} seed{'' if results['seeds'] == 1 else 's'} an arm;",
-        f"Welch’s test against {results['baseline']}, Holm’s correction over {others}",
+        f"Welch’s test against {'its own baseline' if results['against'] else results['baseline']}, Holm’s correction"
+        f" over {others}",
         f"comparison{'' if others == 1 else 's'}, level {100 * LEVEL:.0f} %; ± is a 95 % interval.",
         *(equal[protocol] for protocol in results["protocols"]),
         f"{whole} of {len(results['runs'])} runs are finished and whole.",

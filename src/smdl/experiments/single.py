@@ -36,6 +36,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     return {
         "title": f"{name or folder.name}, {strategy}, seed {seed}",
         "baseline": strategy,
+        "against": {},
         "arms": [strategy],
         "primary": "run",
         "protocols": ["run"],

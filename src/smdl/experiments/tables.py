@@ -61,7 +61,7 @@ def p_value(p: float | None) -> str:
 
 
 def rows_of(results: Results, protocol: str) -> list[dict[str, Any]]:
-    """The rows of a protocol, each with its test against the baseline as `difference` and `p_holm`."""
+    """The rows of a protocol, each with its test against its baseline as `difference`, `p_holm` and `against`."""
     tests = {test["arm"]: test for test in results["tests"] if test["protocol"] == protocol}
     rows = [row for row in results["rows"] if row["protocol"] == protocol]
     return [{**row, **_tested(tests.get(row["arm"]))} for row in rows]
@@ -69,8 +69,9 @@ def rows_of(results: Results, protocol: str) -> list[dict[str, Any]]:
 
 def _tested(test: dict[str, Any] | None) -> dict[str, Any]:
     if test is None:
-        return {"difference": None, "p_holm": None}
-    return {"difference": {"mean": test["difference"], "half": test["half"]}, "p_holm": test["p_holm"]}
+        return {"difference": None, "p_holm": None, "against": None}
+    gap = {"mean": test["difference"], "half": test["half"]}
+    return {"difference": gap, "p_holm": test["p_holm"], "against": test["against"]}
 
 
 def page_table(results: Results, protocol: str, columns: tuple[tuple[str, str, str, str], ...]) -> str:
@@ -89,7 +90,7 @@ def page_table(results: Results, protocol: str, columns: tuple[tuple[str, str, s
     body = ""
     for row in rows:
         kind = ' class="baseline"' if row["arm"] == results["baseline"] else ""
-        cells = "".join(f"<td>{_cell(row, key, form, results['seeds'])}</td>" for _, _, key, form in columns)
+        cells = "".join(f"<td>{_cell(row, key, form, results)}</td>" for _, _, key, form in columns)
         body += (
             f'<tr{kind} data-protocol="{text(protocol)}" data-arm="{text(row["arm"])}">'
             f'<th scope="row">{text(row["arm"])}</th>{cells}</tr>'
@@ -116,7 +117,12 @@ def _value(row: dict[str, Any], key: str) -> Any:
     return value
 
 
-def _cell(row: dict[str, Any], key: str, form: str, seeds: int) -> str:
+def _named(row: dict[str, Any], results: Results) -> str:
+    """Whom an arm is tested against, where that is not the same for all."""
+    return f" (vs {row['against']})" if results["against"] else ""
+
+
+def _cell(row: dict[str, Any], key: str, form: str, results: Results) -> str:
     value = _value(row, key)
     if key == "p_holm":
         return datum(key, value, p_value(value))
@@ -125,8 +131,10 @@ def _cell(row: dict[str, Any], key: str, form: str, seeds: int) -> str:
     cell = datum(f"{key}.mean", value["mean"], shown(value["mean"], form), _kind(row) if key == "difference" else "")
     if value["half"] is not None:
         cell += " " + datum(f"{key}.half", value["half"], f"± {shown(value['half'], form.lstrip('+'))}", "half")
-    if key == "final_accuracy" and value["count"] != seeds:
+    if key == "final_accuracy" and value["count"] != results["seeds"]:
         cell += f" <small>n = {value['count']}</small>"
+    if key == "difference":
+        cell += f"<small>{text(_named(row, results))}</small>"
     return cell
 
 
@@ -152,10 +160,11 @@ def summary_table(results: Results) -> Table:
     primary = results["primary"]
     protocols = [primary, *(protocol for protocol in results["protocols"] if protocol != primary)]
     table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
+    rival = "its own" if results["against"] else _short(results["baseline"])
     table.add_column("arm", max_width=14, overflow="fold")
     table.add_column(f"test acc., %\nequal {primary}", justify="right", no_wrap=True)
     for protocol in protocols:
-        table.add_column(f"vs {_short(results['baseline'])}\nequal {protocol}", justify="right", no_wrap=True)
+        table.add_column(f"vs {rival}\nequal {protocol}", justify="right", no_wrap=True)
     table.add_column("time\na step", justify="right", no_wrap=True)
     table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
     found = {protocol: {row["arm"]: row for row in rows_of(results, protocol)} for protocol in protocols}
@@ -201,7 +210,7 @@ def markdown(results: Results) -> str:
             cells = [
                 row["arm"],
                 estimate_text(row["final_accuracy"], ".2f"),
-                NOTHING if gap is None else estimate_text(gap, "+.2f"),
+                NOTHING if gap is None else estimate_text(gap, "+.2f") + _named(row, results),
                 p_value(row["p_holm"]),
                 estimate_text(row["mean_accuracy"], ".2f"),
                 estimate_text(row["final_loss"], ".3f"),
