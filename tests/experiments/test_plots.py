@@ -146,6 +146,12 @@ def test_finals_show_every_seed_and_a_line_at_the_baseline(results):
     assert any(span == pytest.approx([mean, mean]) for span in spans)
 
 
+def test_no_interval_stretches_the_axis_beyond_what_an_accuracy_can_be(results):
+    apart = [{**run, "epochs": [{**run["epochs"][-1], "test_error": run["seed"] / 2}]} for run in results["runs"]]
+    axes = plots.finals({**results, "runs": apart}, "time").axes[0]
+    assert axes.get_xlim() == (0, 100)
+
+
 def test_terms_are_drawn_for_the_arms_that_have_them(results):
     figure = there(plots.terms(results, "time"))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["recommended: contributions to F(S)"]

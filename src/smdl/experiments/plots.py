@@ -169,6 +169,8 @@ def finals(results: Results, protocol: str) -> Figure:
         if arm == results["baseline"]:
             axes.axvline(found.mean, color=colour, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     tidy(axes, f"final test accuracy, %, at equal {protocol}", grid="x")
+    left, right = axes.get_xlim()
+    axes.set_xlim(max(left, 0), min(right, 100))  # an interval may reach further than an accuracy can
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_yticks(range(len(arms)), [label(arm) for arm in arms])
     axes.set_ylim(len(arms) - 0.5, -0.5)
