@@ -156,7 +156,7 @@ def reproduce(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("smdl reproduce", description="The paper's tables and figures.")
     parser.add_argument("item", nargs="?", help=f"{', '.join(PAPER_ITEMS)} or all")
     parser.add_argument("--list", action="store_true", help="what there is to reproduce")
-    parser.add_argument("--scale", default="smoke", help="smoke (a minute), small (half an hour on two cores), paper (GPU)")
+    parser.add_argument("--scale", default="smoke", help="smoke (a minute), small (half an hour), paper (a GPU)")
     parser.add_argument("--seeds", type=int, help="2, 3 and 5 by scale unless given")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--out", help="runs/reproduce-SCALE unless given")

@@ -1,11 +1,13 @@
 """Runner: trains every configuration once, in as many processes as asked for; what is finished is never run again."""
 
 import multiprocessing
+import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,8 @@ def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int]
         while left or running:
             while left and len(running) < jobs:
                 folder, config = left.pop(0)
-                running.add(pool.submit(train_one, to_dict(config), folder))
+                with _ctrl_c_waits():  # a process inherits that, if one is started here
+                    running.add(pool.submit(train_one, to_dict(config), folder))
             ready, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
                 future.result()
@@ -93,8 +96,26 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
         raise Interrupted(run.stopped_by, "the same command again")
 
 
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """SIGINT is kept for later, in this thread and in the processes it starts meanwhile."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _polite() -> None:
-    """A worker: Ctrl-C reaches it as well, and its run writes a checkpoint by itself."""
+    """A worker: Ctrl-C reaches it as well, and its run writes a checkpoint by itself. One that came while the worker
+    was starting ends it without a word."""
+    if hasattr(signal, "pthread_sigmask"):
+        if signal.SIGINT in signal.sigpending():
+            os._exit(128 + signal.SIGINT)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
