@@ -106,26 +106,16 @@ def test_the_papers_numbers_stand_beside_ours(rendered):
     assert beside.page_part(words)[0] == "What the paper says"
 
 
-def test_an_arm_can_have_a_baseline_of_its_own(tmp_path):
-    arms = {
-        f"{name}, lr {lr}": {"optimizer": {"lr": lr}, "strategy": name}
-        for lr in (0.1, 0.2)
-        for name in ("uniform", "loss")
-    }
-    made.experiment(
-        tmp_path, arms=arms, timed=False, baseline="uniform, lr 0.1", against={"loss, lr 0.2": "uniform, lr 0.2"}
-    )
+def test_arms_can_have_baselines_of_their_own(tmp_path):
+    pairs = [(name, lr) for lr in (0.1, 0.2) for name in ("uniform", "loss")]
+    arms = {f"{name}, lr {lr}": {"optimizer": {"lr": lr}, "strategy": name} for name, lr in pairs}
+    own = {f"loss, lr {lr}": f"uniform, lr {lr}" for lr in (0.1, 0.2)}
+    made.experiment(tmp_path, arms=arms, timed=False, baseline="uniform, lr 0.1", against=own)
     results = collect(tmp_path)
     finals = {row["arm"]: row["final_accuracy"]["mean"] for row in results["rows"]}
-    gaps = {test["arm"]: (test["against"], test["difference"]) for test in results["tests"]}
-    assert gaps["loss, lr 0.2"] == (
-        "uniform, lr 0.2",
-        pytest.approx(finals["loss, lr 0.2"] - finals["uniform, lr 0.2"]),
-    )
-    assert gaps["loss, lr 0.1"] == (
-        "uniform, lr 0.1",
-        pytest.approx(finals["loss, lr 0.1"] - finals["uniform, lr 0.1"]),
-    )
+    assert {test["arm"]: test["against"] for test in results["tests"]} == own, "and nothing else is tested"
+    for test in results["tests"]:
+        assert test["difference"] == pytest.approx(finals[test["arm"]] - finals[own[test["arm"]]])
     assert "loss, lr 0.2 (against uniform, lr 0.2)" in results["verdict"]
     assert "(vs uniform, lr 0.2)" in tables.markdown(results)
     assert "vs its own" in printed(results)

@@ -37,7 +37,7 @@ class Plan:
     base: dict[str, Any]  # a TrainConfig
     arms: dict[str, Overrides]
     baseline: str = "uniform"
-    against: dict[str, str] = field(default_factory=dict)  # arms with a baseline of their own
+    against: dict[str, str] = field(default_factory=dict)  # where arms have baselines of their own
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
@@ -64,9 +64,10 @@ class Plan:
         if self.seeds < 1:
             raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
 
-    def rival(self, arm: str) -> str:
-        """What an arm is tested against."""
-        return self.against.get(arm, self.baseline)
+    @property
+    def rivals(self) -> dict[str, str]:
+        """What is tested against what: the comparisons, fixed before any run."""
+        return self.against or {arm: self.baseline for arm in self.arms if arm != self.baseline}
 
     def config(self, arm: str, **more: Any) -> TrainConfig:
         """An arm's config as the base has it: so many epochs, or steps."""
@@ -165,8 +166,7 @@ class Experiment:
         """Whether the interval of every difference at the primary endpoint is narrow enough."""
         protocol = "time" if "time" in self.plan.protocols else self.plan.protocols[0]
         finals = {arm: self._final_accuracies(arm, protocol) for arm in self.plan.arms}
-        others = [arm for arm in self.plan.arms if arm != self.plan.baseline]
-        halves = [difference(finals[arm], finals[self.plan.rival(arm)]).half for arm in others]
+        halves = [difference(finals[arm], finals[rival]).half for arm, rival in self.plan.rivals.items()]
         return all(half is not None and half <= PRECISION for half in halves)
 
     def _final_accuracies(self, arm: str, protocol: str) -> list[float]:

@@ -23,11 +23,11 @@ TABLE_2 = {
 TABLE_TIME = {"svhn": (937.2, 7007.7, 373.2), "cifar10": (948.7, 5196.4, 142.5), "cifar100": (764.6, 8221.3, 160.0)}
 #: What its figures are said to show; they have no numbers.
 WORDS = {
-    "distance": "Figure 2a: Euclidean distance is the best of four.",
-    "learning-rate": "Figure 2b: SMDL beats SGD at each of 0.1, 0.01 and 0.001, and 0.1 is best.",
-    "batch-size": "Figure 2c: SMDL beats SGD at each of 50, 100 and 200; 50 is best, and larger ones are slower.",
-    "refresh": "Figure 2d: a refresh rate of 5 is best, and larger ones are worse. Its other rates are not named.",
-    "terms": "Supplement: each term alone is competent, and all four together are best.",
+    "distance": "The paper, figure 2a: Euclidean distance is the best of four.",
+    "learning-rate": "The paper, figure 2b: SMDL beats SGD at each of 0.1, 0.01 and 0.001, and 0.1 is best.",
+    "batch-size": "The paper, figure 2c: SMDL beats SGD at each of 50, 100 and 200, and 50 is best.",
+    "refresh": "The paper, figure 2d: a refresh rate of 5 is best, larger ones are worse. The others are not named.",
+    "terms": "The paper, supplement: each term alone is competent, and all four together are best.",
 }
 
 Printed = dict[str, Any]

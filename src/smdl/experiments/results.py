@@ -170,7 +170,7 @@ def _row(experiment: Experiment, arm: str, protocol: str, runs: list[dict[str, A
     assert calibration is not None
     cost, reference = calibration[arm], calibration[plan.baseline]
     steps = experiment.steps_of(arm, protocol)
-    goal = _values(_of(runs, plan.rival(arm), protocol), "final_accuracy")
+    goal = _values(_of(runs, plan.rivals.get(arm, arm), protocol), "final_accuracy")
     reached = [_steps_to(run["epochs"], mean(goal)) for run in mine] if goal else []
     hits = sorted(steps for steps in reached if steps is not None)
     typical = median_low(hits) if hits else None
@@ -239,22 +239,21 @@ def _steps_to(epochs: list[dict[str, Any]], accuracy: float) -> int | None:
 
 
 def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Welch's test of every arm's final accuracy against its baseline's, Holm over the arms."""
+    """Welch's test of an arm's final accuracy against its baseline's, Holm over the comparisons."""
     finals = {arm: _values(_of(runs, arm, protocol), "final_accuracy") for arm in plan.arms}
-    others = [arm for arm in plan.arms if arm != plan.baseline]
-    found = [difference(finals[arm], finals[plan.rival(arm)]) for arm in others]
+    found = [difference(finals[arm], finals[rival]) for arm, rival in plan.rivals.items()]
     adjusted = holm([gap.p for gap in found])
     return [
         {
             "arm": arm,
-            "against": plan.rival(arm),
+            "against": rival,
             "protocol": protocol,
             "difference": None if math.isnan(gap.mean) else gap.mean,
             "half": gap.half,
             "p": gap.p,
             "p_holm": p,
         }
-        for arm, gap, p in zip(others, found, adjusted, strict=True)
+        for (arm, rival), gap, p in zip(plan.rivals.items(), found, adjusted, strict=True)
     ]
 
 

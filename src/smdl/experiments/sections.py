@@ -80,7 +80,8 @@ def _note(said: str) -> str:
 
 def _verdict(results: Results) -> str:
     """The sentence, and all it rests on."""
-    whole, others = sum(1 for run in results["runs"] if not run["problem"]), len(results["arms"]) - 1
+    whole = sum(1 for run in results["runs"] if not run["problem"])
+    others = sum(1 for test in results["tests"] if test["protocol"] == results["primary"])
     equal = {
         "time": "Equal time: as many steps as the baseline’s calibrated seconds buy.",
         "steps": "Equal steps: each arm trains for the steps planned, whatever they cost.",
