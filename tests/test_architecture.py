@@ -70,6 +70,7 @@ ORDER = [
     "experiments.statistics",
     "experiments.arms",
     "experiments.calibration",
+    "experiments.logs",
     "experiments.runner",
     "experiments.compare",
     "experiments.results",

@@ -32,7 +32,8 @@ get    download one, with its checksum verified; a broken download goes on where
 
 REPORT_USAGE = """usage: smdl report [--markdown] DIR...
 
-Renders report.html, results.json, results.csv and plots/ in each folder from its files alone.
+Renders report.html, results.json, results.csv and plots/ in each folder from its files alone: of a run, of an
+experiment, or of smdl reproduce with all its experiments and figures.
 --markdown prints the tables of an experiment instead, for a page of documentation.
 """
 
@@ -72,14 +73,13 @@ def train(arguments: list[str]) -> int:
         raise ValueError("a resumed run keeps its config: leave out all options but --resume DIR")
 
     from smdl.training import loop
-    from smdl.training.progress import display
 
-    shown = display(options.quiet)
-    if options.resume:
-        summary = loop.resume(Path(options.resume), shown)
-    else:
-        name = f"{_name(config.data.name)}-{_strategy_name(config)}-{config.seed}"
-        summary = loop.train(config, Path(options.out or Path("runs") / name), shown)
+    with _shown(options.quiet) as shown:
+        if options.resume:
+            summary = loop.resume(Path(options.resume), shown)
+        else:
+            name = f"{_name(config.data.name)}-{_strategy_name(config)}-{config.seed}"
+            summary = loop.train(config, Path(options.out or Path("runs") / name), shown)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")
     print(f"config, metrics, weights: {summary['folder']}")
@@ -168,20 +168,22 @@ def reproduce(arguments: list[str]) -> int:
         print(f"\nsmdl reproduce ITEM --scale {'|'.join(SCALES)}; all runs every one")
         return 0
 
-    from smdl.experiments.paper import reproduce as run
+    from smdl.experiments import panels, paper
     from smdl.training.config import TrainConfig
 
     out = Path(options.out or Path("runs") / f"reproduce-{options.scale}")
-    with _shown(options.quiet) as shown:
-        jobs = _jobs(options.jobs, TrainConfig())
-        made = run(options.item, options.scale, out, seeds=options.seeds, jobs=jobs, root=options.root, display=shown)
-
-    from smdl.experiments import panels
-
-    code = max(_tell(folder) for folder in dict.fromkeys(folder for folders in made.values() for folder in folders))
-    for path in panels.write(made, out):
-        print(f"figure: {path}")
-    return code
+    items = list(PAPER_ITEMS) if options.item == "all" else [options.item]
+    paper.check(items, options.scale, options.root)
+    given = {"seeds": options.seeds, "jobs": _jobs(options.jobs, TrainConfig()), "root": options.root}
+    codes: dict[Path, int] = {}
+    for item in items:
+        with _shown(options.quiet) as shown:
+            folders = paper.reproduce(item, options.scale, out, display=shown, **given)
+        codes |= {folder: _tell(folder) for folder in folders if folder not in codes}
+        panels.add_item(out, item, folders)
+        if path := panels.write(out, item):
+            print(f"figure: {path}")
+    return max(codes.values())
 
 
 def report(arguments: list[str]) -> int:
@@ -190,7 +192,7 @@ def report(arguments: list[str]) -> int:
         print(REPORT_USAGE, end="")
         return 0 if arguments else 2
     from smdl.experiments.beside import markdown as beside
-    from smdl.experiments.report import render
+    from smdl.experiments.report import render_all
     from smdl.experiments.results import collect
     from smdl.experiments.tables import markdown
 
@@ -205,7 +207,7 @@ def report(arguments: list[str]) -> int:
                 found = collect(Path(argument))
                 print("\n".join([markdown(found), *beside(found)]))
             else:
-                print(render(Path(argument)))
+                print(*render_all(Path(argument)), sep="\n")
         except (ValueError, OSError) as error:
             failed = _fail(str(error), 2)
     return failed

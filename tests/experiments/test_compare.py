@@ -2,11 +2,9 @@
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +18,12 @@ from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
 from smdl.experiments.arms import fingerprint, overrides_of, with_overrides
 from smdl.experiments.paper import ITEMS, reproduce
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
-from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
-from smdl.training.files import BusyError, locked, read_json, read_lines
+from smdl.training.config import DataConfig, ScheduleConfig, to_dict
+from smdl.training.files import BusyError, locked, read_json, read_lines, write_json
 from smdl.training.loop import DivergedError, Interrupted
-from smdl.training.progress import Silent
+from tests.experiments import made
+from tests.experiments.made import BASE
 
-BASE = TrainConfig(
-    data=DataConfig(train_size=80, test_size=60),
-    model=ModelConfig("mlp", width=0.25),
-    batch_size=20,
-    epochs=2,
-    train_evaluation=40,
-    threads=1,
-)
 NAMES = ("uniform", "loss", "recommended")
 
 
@@ -76,8 +67,9 @@ def accuracies(found):
 
 @pytest.mark.usefixtures("quick")
 def test_equal_time_is_equal_by_the_log(tmp_path):
-    """steps × seconds a step agree to within one step, and the log shows that many steps."""
-    experiment = compare.run_plan(plan(), tmp_path / "e")
+    """steps × seconds a step agree to within one step, the log shows that many steps, and the schedule ends there."""
+    base = replace(BASE, schedule=ScheduleConfig("linear"))
+    experiment = compare.run_plan(replace(plan(), base=to_dict(base)), tmp_path / "e")
     found = results.collect(experiment.folder)
     budget = 8 * 0.010
     for row in found["rows"]:
@@ -89,7 +81,7 @@ def test_equal_time_is_equal_by_the_log(tmp_path):
             assert budget - row["seconds_per_step"] < row["seconds"] <= budget
     for run in found["runs"]:
         assert run["epochs"][-1]["steps"] == run["steps"]
-        assert run["epochs"][-1]["lr"] == BASE.optimizer.lr
+        assert run["epochs"][-1]["lr"] == pytest.approx(BASE.optimizer.lr / run["steps"]), "one step before zero"
 
 
 @pytest.mark.usefixtures("quick")
@@ -212,12 +204,17 @@ def test_a_comparison_stopped_by_ctrl_c_goes_on(tmp_path, when):
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130, error
     assert "Traceback" not in error
+    assert "go on with the same command again" in error
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     found = read_json(tmp_path / "e" / "results.json")
     assert found["problems"] == []
     assert found["verdict"] in done.stdout.replace("\n", " ")
     assert not (tmp_path / "e-2").exists()
+    if when is begun:
+        whole = [*command[:-4], "--out", "whole", *command[-2:]]
+        subprocess.run(whole, cwd=tmp_path, env=environment, capture_output=True, timeout=240, check=True)
+        assert accuracies(found) == accuracies(read_json(tmp_path / "whole" / "results.json"))
 
 
 @pytest.mark.usefixtures("quick")
@@ -268,21 +265,12 @@ def test_results_are_what_the_logs_say(tmp_path):
     assert len((experiment.folder / "results.csv").read_text().splitlines()) == 1 + 3 * 6
 
 
-def test_the_verdict_says_no_difference_where_none_is_seen():
-    plain = plan()
-    tests = [
-        {"arm": "a", "protocol": "time", "difference": 0.2, "half": 0.5, "p": 0.4, "p_holm": 0.4},
-        {"arm": "b", "protocol": "time", "difference": 1.2, "half": 0.5, "p": 0.001, "p_holm": 0.002},
-        {"arm": "c", "protocol": "time", "difference": -3.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
-        {"arm": "e", "protocol": "time", "difference": -3.0, "half": 2.9, "p": 0.03, "p_holm": 0.09},
-        {"arm": "d", "protocol": "steps", "difference": 9.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
-    ]
-    said = results.verdict(plain, tests)
-    assert "no difference seen for a (+0.20 ± 0.50 points)" in said
-    assert "b is better by 1.20 ± 0.50 points" in said
-    assert "c is worse by 3.00 ± 0.90 points" in said
-    assert "not settled for e (-3.00 ± 2.90 points, p = 0.09 over all comparisons)" in said
-    assert "9.0" not in said, "the primary endpoint is equal time"
+def test_an_arm_that_always_fails_does_not_hold_up_the_others(tmp_path):
+    experiment = made.experiment(tmp_path, arms={name: made.ARMS[name] for name in ("uniform", "recommended")})
+    assert not experiment.precise()
+    for config in experiment.configs("recommended", "time"):
+        write_json(runner.folder_of(experiment.store, config) / "failed.json", {"error": "the loss is nan"})
+    assert experiment.precise()
 
 
 def test_names_that_do_not_exist_are_refused():
@@ -318,12 +306,11 @@ def test_the_sweep_of_weights_has_two_stages(tmp_path):
     base = replace(BASE, epochs=1)
     folder = ablate("weights", base, tmp_path / "w", seeds=1, values=[0, 1.0])
     found = results.collect(folder)
-    assert [arm for arm in found["arms"] if arm.startswith("λ2")] == ["λ2 = 0", "λ2 = 1.0"] or found["arms"][
-        -1
-    ] == "λ2 = 1.0"
     first = read_json(tmp_path / "w" / "calibration.json")
     assert "seconds_per_step" not in first["uniform"], "an ablation is not timed"
     best = best_weights(found)
+    varied = [arm for arm in found["arms"] if arm.startswith("λ2")]
+    assert varied == ["λ2 = 0", "λ2 = 1.0"][0 if any(best.values()) else 1 :], "all weights 0 is no objective"
     changed = yaml.safe_load((folder / "plan.yaml").read_text())["arms"]["λ2 = 1.0"]["objective"]
     assert {name: changed[name] for name in best} == best
 
@@ -358,21 +345,6 @@ def test_two_commands_do_not_work_in_one_folder(tmp_path):
     compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e")
     with locked(tmp_path / "e"), pytest.raises(BusyError, match="another process is at work"):
         compare.run_plan(plan(seeds=2, protocols=["steps"]), tmp_path / "e")
-
-
-def test_a_run_that_another_command_trains_is_waited_for_and_not_trained_again(tmp_path):
-    config = replace(BASE, strategy="uniform")
-    folder = runner.folder_of(tmp_path, config)
-    folder.mkdir()
-    with locked(folder):
-        waiting = threading.Thread(target=runner.train_one, args=(to_dict(config), folder))
-        waiting.start()
-        waiting.join(0.5)
-        assert waiting.is_alive()
-        (folder / "summary.json").write_text("{}")
-    waiting.join(30)
-    assert not waiting.is_alive()
-    assert os.listdir(folder) == ["summary.json"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -423,26 +395,6 @@ def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverge
     wild = {**arms, "recommended": {**arms["recommended"], "optimizer": {"lr": 1e38}}}
     with pytest.raises(DivergedError, match="recommended diverged while it was timed"):
         compare.Experiment(tmp_path / "x", compare.Plan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
-
-
-def test_a_signal_in_the_last_evaluation_finishes_the_run_and_stops_the_experiment(tmp_path, monkeypatch):
-    evaluate = runner.Run.evaluate
-
-    def signalled(self):
-        if self.epoch == BASE.epochs - 1:
-            signal.raise_signal(signal.SIGINT)
-        return evaluate(self)
-
-    monkeypatch.setattr(runner.Run, "evaluate", signalled)
-    configs = [replace(BASE, strategy="uniform", seed=seed) for seed in range(3)]
-    with pytest.raises(Interrupted, match="the same command again"):
-        runner.run_all(configs, tmp_path, 1, Silent())
-    assert [runner.finished(runner.folder_of(tmp_path, config)) for config in configs] == [True, False, False]
-
-
-def test_an_interruption_travels_between_processes():
-    there = pickle.loads(pickle.dumps(Interrupted(15, "the same command")))
-    assert (there.number, str(there)) == (15, "stopped by SIGTERM; go on with the same command")
 
 
 @pytest.mark.parametrize(

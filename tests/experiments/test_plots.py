@@ -4,6 +4,7 @@ import io
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -208,9 +209,14 @@ def test_the_papers_figures_are_drawn_in_its_layout(tmp_path):
     for number in range(2):
         folders.append(tmp_path / str(number))
         made.experiment(folders[-1], title=f"data {number}, as in the paper", caption=f"stand-in {number}")
-    paths = panels.write({"table-1": folders, "figure-accuracy": folders, "figure-terms": folders[:1]}, tmp_path)
-    assert [path.name for path in paths] == ["figure-accuracy.png", "figure-terms.png"]
-    assert all((pixels(path.read_bytes())[..., 3] > 0).mean() > 0.005 for path in paths)
+    for item, names in {"table-1": folders, "figure-accuracy": folders, "figure-terms": folders[:1]}.items():
+        panels.add_item(tmp_path, item, names)
+    assert panels.items_of(tmp_path) == {"table-1": ["0", "1"], "figure-accuracy": ["0", "1"], "figure-terms": ["0"]}
+    assert panels.write(tmp_path, "table-1") is None
+    for item in ("figure-accuracy", "figure-terms"):
+        assert (pixels(there(panels.write(tmp_path, item)).read_bytes())[..., 3] > 0).mean() > 0.005
+    (tmp_path / "items.json").write_text("[")
+    assert panels.items_of(tmp_path) is None
     drawing = panels.figure([collect(folder) for folder in folders], ("test_error", "test_loss"))
     titles = [axes.get_title(loc="left") for axes in drawing.axes]
     assert titles == [f"data {k}: {what}" for what in ("test error, %", "test loss") for k in range(2)]
@@ -229,6 +235,13 @@ def test_many_arms_differ_by_colour_or_dash_and_have_no_bands(tmp_path):
     assert len({(look.colours[arm], look.dashes[arm]) for arm in arms}) == 13
     assert not plots.curves(results, "steps", "steps", ["test_loss"]).axes[0].collections
     assert "No band" in plots.band_note(results, "steps")
+
+
+def test_a_name_that_reads_like_a_style_stays_a_name(results):
+    name = 'font-family: "x"; fill: #000000'
+    renamed = {**results, "arms": [name], "baseline": name, "calibration": {name: results["calibration"]["uniform"]}}
+    drawing = figures.svg(there(plots.costs(renamed)))
+    assert name[:20] in "".join(ElementTree.fromstring(drawing).itertext())
 
 
 def test_svg_follows_the_theme_and_refers_to_nothing_outside(results):

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from smdl.experiments import plots, report, sections
-from smdl.experiments.report import render
+from smdl.experiments import panels, plots, report, sections
+from smdl.experiments.report import render, render_all
 from smdl.experiments.results import ResultsError
 from smdl.experiments.runner import folder_of
 from smdl.training.config import TrainConfig
@@ -190,6 +190,30 @@ def test_an_experiment_without_a_finished_run_renders(experiment):
     assert "No whole run says where it took place." in page.text
     assert not re.search(r"\bnan\b", page.text)
     assert "nan" not in page.numbers.values()
+
+
+@pytest.mark.parametrize("name", ["counts.npy", "portrait.npz"])
+@pytest.mark.usefixtures("bare")
+def test_whatever_is_wrong_with_an_array_it_is_a_problem_of_one_run(experiment, name):
+    folder = run_of(experiment, "uniform", 0)
+    whole = {path: (folder / path).read_bytes() for path in ("counts.npy", "portrait.npz")}
+    other = whole["portrait.npz" if name == "counts.npy" else "counts.npy"]
+    contents = [b"", b"no array", whole[name][:-20], other]
+    if name == "counts.npy":
+        contents.append(whole[name].replace(b"{'descr'", b"{(descr'", 1))  # numpy's own parser stumbles over that
+    for content in contents:
+        (folder / name).write_bytes(content)
+        render(experiment.folder)
+        assert any(f"its {name} is damaged" in line for line in problems_of(experiment.folder)), content[:20]
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_folder_of_a_reproduction_is_rendered_whole(experiment):
+    out = experiment.folder.parent
+    panels.add_item(out, "table-1", [experiment.folder])
+    panels.add_item(out, "figure-train", [experiment.folder])
+    assert render_all(out) == [experiment.folder / "report.html", out / "figure-train.png"]
+    assert render_all(experiment.folder) == [experiment.folder / "report.html"]
 
 
 @pytest.mark.usefixtures("bare")

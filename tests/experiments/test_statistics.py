@@ -31,8 +31,9 @@ def test_differences_are_welchs(values, baseline):
         return  # scipy warns of what it loses to rounding there
     theirs: Any = stats.ttest_ind(values, baseline, equal_var=False)
     assert found.p == pytest.approx(theirs.pvalue, abs=1e-9)
-    low, high = theirs.confidence_interval(0.95)
-    assert found.interval == pytest.approx((low, high), abs=1e-7)
+    assert found.half is not None
+    wanted = theirs.confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx(tuple(wanted), abs=1e-7)
 
 
 def test_a_known_pair_of_samples():
@@ -46,7 +47,6 @@ def test_one_number_has_no_interval_and_none_no_mean():
     assert estimate([3.0]).half is None
     assert math.isnan(estimate([]).mean)
     assert difference([3.0], [1.0, 2.0]).p is None
-    assert str(estimate([3.0])) == "3.00"
 
 
 def test_no_spread_at_all():

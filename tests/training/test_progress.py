@@ -24,6 +24,7 @@ def test_the_live_table_fits_80_columns():
     shown.epoch(RECORD, 100)
     shown.note("a note")
     shown.close()
+    shown.close()  # a run closes its display, and so does the command
     printed = file.getvalue()
     for word in ("100/100", "100000", "0.1234", "12.34%", "100.00%", "1502.0", "33%", "selecting", "test err", "note"):
         assert word in printed

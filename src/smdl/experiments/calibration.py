@@ -1,6 +1,7 @@
-"""Calibration: what a step of each arm costs, measured once, alone on the machine, the arms taking turns."""
+"""Calibration: what a step of each arm costs, measured once, before any run, the arms taking turns."""
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from statistics import median
@@ -25,6 +26,7 @@ def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, An
     """Seconds a step of each arm, by part. In every round each arm has its turn; what counts is the median over the
     rounds of an arm's seconds over the first arm's, which what else the machine does changes least. A first round does
     not count: caches fill, memory is taken, kernels compile."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     sides = {name: _Side(config) for name, config in configs.items()}
     rounds: list[dict[str, dict[str, float]]] = []
     started = time.perf_counter()
@@ -43,7 +45,7 @@ def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, An
         if number >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
             break
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
-    return {name: _summary(name, side, rounds, first) for name, side in sides.items()}
+    return {name: {**_summary(name, side, rounds, first), "load": load} for name, side in sides.items()}
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:  # noqa: ARG001

@@ -1,17 +1,14 @@
 """Chosen: what a run's files say about the samples it trained on. What is damaged is said, and left out."""
 
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from smdl.experiments.plots import finished_runs
 from smdl.training.files import read_json
 
-UNREADABLE = (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error)
 KINDS = ("most", "least")
 
 
@@ -53,7 +50,7 @@ def _add(chosen: Chosen, folder: Path, seed: int) -> list[str]:
         chosen.counts.append(_counts(np.load(folder / "counts.npy", allow_pickle=False)))
     except FileNotFoundError:
         problems.append("it has no counts.npy")
-    except UNREADABLE as error:
+    except Exception as error:  # numpy and zipfile raise whatever damage leads them to
         problems.append(f"its counts.npy is damaged: {error}")
     if not chosen.classes:
         summary = read_json(folder / "summary.json")
@@ -62,7 +59,7 @@ def _add(chosen: Chosen, folder: Path, seed: int) -> list[str]:
     if not chosen.portrait and (folder / "portrait.npz").exists():  # data that is no images has none
         try:
             chosen.portrait, chosen.seed = _portrait(folder / "portrait.npz"), seed
-        except UNREADABLE as error:
+        except Exception as error:  # numpy and zipfile raise whatever damage leads them to
             problems.append(f"its portrait.npz is damaged: {error}")
     return problems
 

@@ -12,10 +12,12 @@ import yaml
 from smdl.errors import choice, unknown
 from smdl.experiments.arms import Overrides, with_overrides
 from smdl.experiments.calibration import calibrate, lengths
+from smdl.experiments.logs import MEASURES, read_run
 from smdl.experiments.runner import folder_of, run_all
 from smdl.experiments.statistics import difference
 from smdl.training.config import TrainConfig, from_dict
-from smdl.training.files import locked, new_folder, read_json, read_lines, replacing, write_json
+from smdl.training.environment import command
+from smdl.training.files import locked, new_folder, read_json, replacing, write_json
 from smdl.training.progress import Display, Silent
 
 PROTOCOLS = ("steps", "time")
@@ -45,6 +47,7 @@ class Plan:
     decided: bool = False
     caption: str = ""
     paper: dict[str, Any] | None = None  # the paper's own numbers: columns, rows, note
+    command: str = ""  # that last worked on it
 
     def __post_init__(self) -> None:
         if len(self.arms) < 2:
@@ -63,6 +66,11 @@ class Plan:
             raise ValueError("a comparison at equal time has to be timed")
         if self.seeds < 1:
             raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
+
+    @property
+    def primary(self) -> str:
+        """The protocol of the primary endpoint."""
+        return "time" if "time" in self.protocols else self.protocols[0]
 
     @property
     def rivals(self) -> dict[str, str]:
@@ -92,13 +100,20 @@ class Experiment:
         """Seconds a step of every arm: measured before anything else runs, and kept."""
         path = self.folder / "calibration.json"
         kept = read_json(path)
-        if kept is None or set(kept) != set(self.plan.arms):
+        if not self._fits(kept):
             measure = calibrate if self.plan.timed else lengths
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
             kept = measure({arm: self.plan.config(arm, steps=None) for arm in order}, self.display)
             write_json(path, kept)
         self.calibration = kept
         return kept
+
+    def _fits(self, kept: Any) -> bool:
+        """Whether a calibration is whole, and of these arms."""
+        needed = {"steps_per_epoch", *(("seconds_per_step", "parts", "forwards_per_step") if self.plan.timed else ())}
+        if not isinstance(kept, dict) or set(kept) != set(self.plan.arms):
+            return False
+        return all(isinstance(found, dict) and needed <= set(found) for found in kept.values())
 
     def steps_of(self, arm: str, protocol: str) -> int:
         """How many steps an arm takes: its own epochs, or as many as the baseline's time buys."""
@@ -163,16 +178,17 @@ class Experiment:
             self.plan.seeds = min(MOST_SEEDS, self.plan.seeds + max(2, jobs))
 
     def precise(self) -> bool:
-        """Whether the interval of every difference at the primary endpoint is narrow enough."""
-        protocol = "time" if "time" in self.plan.protocols else self.plan.protocols[0]
-        finals = {arm: self._final_accuracies(arm, protocol) for arm in self.plan.arms}
-        halves = [difference(finals[arm], finals[rival]).half for arm, rival in self.plan.rivals.items()]
+        """Whether the interval of every difference at the primary endpoint is narrow enough. Arms that never finish do
+        not hold up the others."""
+        finals = {arm: self._final_accuracies(arm) for arm in self.plan.arms}
+        pairs = [(finals[arm], finals[rival]) for arm, rival in self.plan.rivals.items() if finals[arm]]
+        halves = [difference(*pair).half for pair in pairs]
         return all(half is not None and half <= PRECISION for half in halves)
 
-    def _final_accuracies(self, arm: str, protocol: str) -> list[float]:
-        folders = [folder_of(self.store, config) for config in self.configs(arm, protocol)]
-        records = [read_lines(folder / "metrics.jsonl") for folder in folders if (folder / "summary.json").exists()]
-        return [100 * (1 - lines[-1]["test_error"]) for lines in records if lines]
+    def _final_accuracies(self, arm: str) -> list[float]:
+        configs = self.configs(arm, self.plan.primary)
+        found = [read_run(folder_of(self.store, config), config.steps)[0] for config in configs]
+        return [MEASURES["final_accuracy"](epochs) for epochs in found if epochs]
 
 
 def write_plan(folder: Path, plan: Plan, store: Path | None = None) -> None:
@@ -210,7 +226,7 @@ def _same(kept: Any, plan: Plan) -> bool:
     try:
         plans = [asdict(Plan(**{name: value for name, value in kept.items() if name != "store"})), asdict(plan)]
         for values in plans:
-            for name in ("seeds", "caption", "title", "paper", "decided"):
+            for name in ("seeds", "caption", "title", "paper", "decided", "command"):
                 values.pop(name)
             if plan.minutes is not None:
                 values["base"].pop("steps", None)
@@ -236,6 +252,7 @@ def run_plan(
     started = time.perf_counter()
     if jobs > 1 and plan.base["threads"] is None:
         plan.base = {**plan.base, "threads": 1}  # runs side by side must not fight for cores
+    plan.command = command()
     experiment = Experiment(open_folder(out, plan), plan, store, display)
     with locked(experiment.folder):
         kept = yaml.safe_load((experiment.folder / "plan.yaml").read_text())

@@ -161,7 +161,7 @@ def svg(figure: Figure) -> str:
         )
     text = file.getvalue()
     text = text[text.index("<svg ") :]
-    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
+    text = re.sub(r'style="[^"]*"', _own_font, text)
     text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
     text = re.sub(r' id="(?:figure|axes|patch|line2d|text|xtick|ytick|legend|matplotlib\.axis)_\d+"', "", text)
     text = re.sub(r"(fill|stroke): (#[0-9a-f]{6})", _themed, text)
@@ -183,6 +183,11 @@ def uri(content: bytes | str, kind: str) -> str:
 def _themed(found: re.Match[str]) -> str:
     colour = found[2]
     return f"{found[1]}: var(--c{colour[1:]})" if colour in DARK else found[0]
+
+
+def _own_font(style: re.Match[str]) -> str:
+    """Within a style alone: a name may read like one."""
+    return re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", style[0])
 
 
 def _rounded(found: re.Match[str]) -> str:

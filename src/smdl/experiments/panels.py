@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from smdl.experiments.figures import INK, PANEL, blank, label, look, png, styled, tidy
 from smdl.experiments.plots import AXES, MEASURES, curve, draw
 from smdl.experiments.results import collect
-from smdl.training.files import replacing
+from smdl.training.files import read_json, replacing, write_json
 
 #: What each figure of the paper draws over the epochs.
 SHOWS = {
@@ -21,19 +21,30 @@ SHOWS = {
     "figure-train": ("train_error", "train_loss"),
     "figure-test-loss": ("test_loss",),
 }
+ITEMS = "items.json"
 #: Of a caption's line, a panel's width.
 LETTERS = 84
 
 
-def write(made: dict[str, list[Path]], out: Path) -> list[Path]:
-    """A PNG for every figure among these items: {item: the folders of its experiments}."""
-    written = []
-    for item, folders in made.items():
-        if item in SHOWS:
-            with replacing(out / f"{item}.png") as file:
-                file.write(png(figure([collect(folder) for folder in folders], SHOWS[item])))
-            written.append(out / f"{item}.png")
-    return written
+def add_item(out: Path, item: str, folders: Sequence[Path]) -> None:
+    """Note in items.json which experiments an item of the paper is made of."""
+    write_json(out / ITEMS, {**(items_of(out) or {}), item: [folder.name for folder in folders]})
+
+
+def items_of(out: Path) -> dict[str, list[str]] | None:
+    """{item: names of its experiments}; None where a folder is not one of `smdl reproduce`, or that is damaged."""
+    found = read_json(out / ITEMS)
+    return found if isinstance(found, dict) and all(isinstance(names, list) for names in found.values()) else None
+
+
+def write(out: Path, item: str) -> Path | None:
+    """The picture of an item, if it is a figure."""
+    if item not in SHOWS:
+        return None
+    names = (items_of(out) or {})[item]
+    with replacing(out / f"{item}.png") as file:
+        file.write(png(figure([collect(out / name) for name in names], SHOWS[item])))
+    return out / f"{item}.png"
 
 
 @styled

@@ -22,7 +22,7 @@ MEASURES = {
     "train_loss": ("train loss", 1.0),
 }
 BALANCE = {"class_balance": ("class balance of the batches (1 is even)", 1.0)}
-AXES = {"epochs": "epochs", "steps": "steps", "seconds": "seconds of training, calibrated"}
+AXES = {"epochs": "epochs", "steps": "steps", "seconds": "seconds of training"}
 #: Curves with more points than this have no markers; more arms than this no bands; values that span more than this
 #: many times a log scale.
 MARKED, BANDED, SPAN = 25, 8, 12.0
@@ -49,7 +49,8 @@ def finished_runs(results: Results, arm: str, protocol: str) -> list[dict[str, A
 
 def axes_of(results: Results) -> dict[str, str]:
     """What curves can be drawn over: no seconds where nothing was timed."""
-    return {axis: said for axis, said in AXES.items() if axis != "seconds" or timed(results)}
+    calibrated = {"seconds": f"{AXES['seconds']}, calibrated"} if results["equal"] else {}
+    return {axis: said for axis, said in (AXES | calibrated).items() if axis != "seconds" or timed(results)}
 
 
 def timed(results: Results) -> bool:
@@ -111,7 +112,7 @@ def curves(
         axes, (title, scale) = figure.add_subplot(down, across, place + 1), known[measure]
         drawn = {arm: curve(results, arm, protocol, axis, measure, scale) for arm in results["arms"]}
         draw(axes, {arm: found for arm, found in drawn.items() if found is not None}, look(results))
-        tidy(axes, title, AXES[axis])
+        tidy(axes, title, axes_of(results)[axis])
     if legend:
         _arm_legend(figure, results)
     return figure
@@ -166,9 +167,9 @@ def finals(results: Results, protocol: str) -> Figure:
         half = found.half or 0.0
         axes.plot([found.mean - half, found.mean + half], [place - 0.1] * 2, color=colour, linewidth=2.2)
         axes.plot([found.mean], [place - 0.1], marker="D", color=colour, markersize=5.5)
-        if arm == results["baseline"]:
+        if arm == results["baseline"] and not results["against"]:
             axes.axvline(found.mean, color=colour, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    tidy(axes, f"final test accuracy, %, at equal {protocol}", grid="x")
+    tidy(axes, f"final test accuracy, %, at equal {results['equal'][protocol]}", grid="x")
     left, right = axes.get_xlim()
     axes.set_xlim(max(left, 0), min(right, 100))  # an interval may reach further than an accuracy can
     axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smdl.experiments import pictures, plots
+from smdl.experiments import panels, pictures, plots
 from smdl.experiments.chosen import Chosen, read_chosen
 from smdl.experiments.figures import look, png
 from smdl.experiments.results import ResultsError, collect, write
@@ -21,7 +21,7 @@ def render(folder: Path) -> Path:
     """Write report.html and plots/*.png into the folder of an experiment or of a run; of an experiment results.json and
     results.csv as well. Returns the page."""
     if (folder / "plan.yaml").exists():
-        results, page = _collected(folder), experiment_page
+        results, page = collect(folder), experiment_page
         write(folder, results)
     elif is_run(folder):
         results, page = read_run(folder), run_page
@@ -38,6 +38,16 @@ def render(folder: Path) -> Path:
     path = folder / "report.html"
     _write(path, page(results, chosen).encode())
     return path
+
+
+def render_all(folder: Path) -> list[Path]:
+    """What `render` does; in the folder of `smdl reproduce`, for every experiment, and the paper's figures as well."""
+    items = panels.items_of(folder)
+    if items is None:
+        return [render(folder)]
+    experiments = dict.fromkeys(name for names in items.values() for name in names)
+    pages = [render(folder / name) for name in experiments]
+    return [*pages, *(path for item in items if (path := panels.write(folder, item)))]
 
 
 def drawn(results: Results, chosen: dict[str, Chosen]) -> dict[str, Figure]:
@@ -59,15 +69,6 @@ def drawn(results: Results, chosen: dict[str, Chosen]) -> dict[str, Figure]:
             figures[f"map-{name}"] = pictures.feature_map(found, seen.colours[arm])
             figures[f"gallery-{name}"] = pictures.gallery(found, arm)
     return {name: figure for name, figure in figures.items() if figure is not None}
-
-
-def _collected(folder: Path) -> Results:
-    try:
-        return collect(folder)
-    except ResultsError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
-        raise ResultsError(f"plan.yaml, calibration.json or a run in {folder} is damaged: {error!r}") from error
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from pathlib import Path
 from statistics import mean, median_low
 from typing import Any
@@ -10,24 +11,12 @@ from typing import Any
 import yaml
 
 from smdl.experiments.compare import Experiment, Plan
+from smdl.experiments.logs import MEASURES, read_run, seconds_of, summary
 from smdl.experiments.runner import folder_of
 from smdl.experiments.statistics import Estimate, difference, estimate, holm
-from smdl.training.files import read_json, read_lines, replacing, write_json
+from smdl.training.files import read_json, replacing, write_json
 
-#: Quantities of a run, as percentages where they are fractions: name -> how it is read off the epochs' records.
-MEASURES = {
-    "final_accuracy": lambda epochs: 100 * (1 - epochs[-1]["test_error"]),
-    "mean_accuracy": lambda epochs: mean(100 * (1 - record["test_error"]) for record in epochs),
-    "final_loss": lambda epochs: epochs[-1]["test_loss"],
-    "mean_loss": lambda epochs: mean(record["test_loss"] for record in epochs),
-    "final_train_accuracy": lambda epochs: _percent_right(epochs[-1]["train_error"]),
-    "final_train_loss": lambda epochs: math.nan if epochs[-1]["train_loss"] is None else epochs[-1]["train_loss"],
-}
 LEVEL = 0.05
-
-
-def _percent_right(error: float | None) -> float:
-    return math.nan if error is None else 100 * (1 - error)  # None where train_evaluation is 0
 
 
 class ResultsError(ValueError):
@@ -36,6 +25,15 @@ class ResultsError(ValueError):
 
 def collect(folder: Path) -> dict[str, Any]:
     """Everything a report shows, as plain values: results.json."""
+    try:
+        return _collect(folder)
+    except ResultsError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+        raise ResultsError(f"plan.yaml or calibration.json in {folder} is damaged: {error!r}") from error
+
+
+def _collect(folder: Path) -> dict[str, Any]:
     experiment, problems = _open(folder), []
     plan = experiment.plan
     runs = []
@@ -43,7 +41,7 @@ def collect(folder: Path) -> dict[str, Any]:
         for protocol in plan.protocols:
             for config in experiment.configs(arm, protocol):
                 at = folder_of(experiment.store, config)
-                epochs, problem = _read_run(at, config.steps)
+                epochs, problem = read_run(at, config.steps)
                 if problem:
                     problems.append(f"{arm}, seed {config.seed}, equal {protocol}: {problem}")
                 name = str(at.relative_to(folder)) if at.is_relative_to(folder) else str(at)
@@ -51,18 +49,19 @@ def collect(folder: Path) -> dict[str, Any]:
                              "steps": config.steps, "epochs": epochs, "problem": problem})  # fmt: skip
     rows = [_row(experiment, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
     tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs)]
-    environment = next((found["environment"] for run in runs if (found := _summary(folder / run["folder"]))), {})
+    equal = {protocol: _equal(protocol, rows) for protocol in plan.protocols}
     return {
         "title": plan.title,
         "caption": plan.caption,
         "paper": _with_ours(plan.paper, rows),
         "baseline": plan.baseline,
         "against": plan.against,
-        "primary": "time" if "time" in plan.protocols else plan.protocols[0],
+        "primary": plan.primary,
         "protocols": plan.protocols,
+        "equal": equal,
         "arms": list(plan.arms),
         "seeds": plan.seeds,
-        "verdict": verdict(plan, tests, len({run["folder"] for run in runs if run["problem"]})),
+        "verdict": verdict(plan, tests, equal[plan.primary]),
         "rows": rows,
         "tests": tests,
         "calibration": experiment.calibration,
@@ -70,8 +69,25 @@ def collect(folder: Path) -> dict[str, Any]:
         "problems": sorted(set(problems)),
         "config": plan.base,
         "overrides": plan.arms,
-        "environment": environment,
+        "environment": _environment(plan, [folder / run["folder"] for run in runs]),
     }
+
+
+def _equal(protocol: str, rows: list[dict[str, Any]]) -> str:
+    """What a protocol makes equal: steps are epochs where batches differ in size."""
+    steps = {row["steps"] for row in rows if row["protocol"] == protocol}
+    return "epochs" if protocol == "steps" and len(steps) > 1 else protocol
+
+
+def _environment(plan: Plan, folders: list[Path]) -> dict[str, Any]:
+    """Of the first whole run, with the commits of all: runs may be shared with other experiments, and older."""
+    found = [whole["environment"] for folder in dict.fromkeys(folders) if (whole := summary(folder))]
+    if not found:
+        return {}
+    commits = Counter(str(environment.get("commit")) for environment in found)
+    told = [commit if len(commits) == 1 else f"{commit} ({count} runs)" for commit, count in commits.items()]
+    command = {"command": plan.command} if plan.command else {}
+    return {**found[0], "commit": ", ".join(told), **command}
 
 
 def write(folder: Path, results: dict[str, Any]) -> None:
@@ -88,29 +104,27 @@ def write(folder: Path, results: dict[str, Any]) -> None:
         file.write(text.getvalue().encode())
 
 
-def verdict(plan: Plan, tests: list[dict[str, Any]], missing: int = 0) -> str:
+def verdict(plan: Plan, tests: list[dict[str, Any]], equal: str) -> str:
     """One sentence, about the primary endpoint alone."""
-    protocol = "time" if "time" in plan.protocols else plan.protocols[0]
-    parts = [_said(test, bool(plan.against)) for test in tests if test["protocol"] == protocol]
-    if not parts:
-        return f"Nothing to compare with {plan.baseline} yet."
-    short = f" ({missing} of the runs are missing)" if missing else ""
+    parts = [_said(test, bool(plan.against)) for test in tests if test["protocol"] == plan.primary]
     rival = "each against its own baseline" if plan.against else f"against {plan.baseline}"
-    return f"At equal {protocol}, {rival} over {plan.seeds} seeds{short}: {'; '.join(parts)}."
+    return f"At equal {equal}, {rival} over {plan.seeds} seeds: {'; '.join(parts)}."
 
 
-def _said(test: dict[str, Any], named: bool = False) -> str:
-    arm, gap, half, p = test["arm"], test["difference"], test["half"], test["p_holm"]
-    arm = f"{arm} (against {test['against']})" if named else arm
+def _said(test: dict[str, Any], named: bool) -> str:
+    gap, half, p = test["difference"], test["half"], test["p_holm"]
+    arm = f"{test['arm']} (against {test['against']})" if named else test["arm"]
+    failed = [f"{count} of {name}’s runs" for name, count in test["failed"].items() if count]
+    left_out = f", {' and '.join(failed)} left out: not finished, diverged or damaged" if failed else ""
     if gap is None:
-        return f"{arm} has no finished run"
+        return f"{' and '.join(test['empty'])} has no finished run"
     if p is None:
-        return f"{arm} {gap:+.2f} points, from too few seeds to tell"
+        return f"{arm} {gap:+.2f} points, from too few seeds to tell{left_out}"
     if p < LEVEL:
-        return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points"
+        return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points{left_out}"
     if abs(gap) > half:  # the interval is one comparison's, the p-value all comparisons'
-        return f"not settled for {arm} ({gap:+.2f} ± {half:.2f} points, p = {p:.2f} over all comparisons)"
-    return f"no difference seen for {arm} ({gap:+.2f} ± {half:.2f} points)"
+        return f"not settled for {arm} ({gap:+.2f} ± {half:.2f} points, p = {p:.2f} over all comparisons){left_out}"
+    return f"no difference seen for {arm} ({gap:+.2f} ± {half:.2f} points){left_out}"
 
 
 def _open(folder: Path) -> Experiment:
@@ -127,37 +141,6 @@ def _open(folder: Path) -> Experiment:
     if not isinstance(experiment.calibration, dict) or set(experiment.calibration) != set(experiment.plan.arms):
         raise ResultsError(f"{folder} was interrupted before its calibration: start it again to go on")
     return experiment
-
-
-def _read_run(folder: Path, steps: int | None) -> tuple[list[dict[str, Any]], str | None]:
-    """(the epochs' records, what is wrong with the run)."""
-    failed = read_json(folder / "failed.json")
-    if failed is not None:
-        return [], f"diverged: {failed.get('error', '') if isinstance(failed, dict) else failed}"
-    if not folder.exists():
-        return [], "not begun"
-    try:
-        epochs = read_lines(folder / "metrics.jsonl")
-        for record in epochs:
-            for measure in MEASURES.values():
-                measure([record])
-            int(record["steps"])
-    except (KeyError, TypeError, ValueError, UnicodeDecodeError, OSError) as error:
-        return [], f"its metrics.jsonl is damaged: {error!r}"
-    if _summary(folder) is None:
-        return [], "not finished"
-    if not epochs:
-        return [], "its metrics.jsonl is empty"
-    if [record.get("epoch") for record in epochs] != list(range(len(epochs))):
-        return [], "its metrics.jsonl is damaged: epochs are missing or written twice, as by two processes at once"
-    if epochs[-1]["steps"] != steps:
-        return [], f"its metrics.jsonl is damaged: it ends at step {epochs[-1]['steps']} of {steps}"
-    return epochs, None
-
-
-def _summary(folder: Path) -> dict[str, Any] | None:
-    found = read_json(folder / "summary.json")
-    return found if isinstance(found, dict) and "environment" in found else None
 
 
 def _of(runs: list[dict[str, Any]], arm: str, protocol: str) -> list[dict[str, Any]]:
@@ -198,15 +181,9 @@ def _by_the_log(mine: list[dict[str, Any]], baseline: list[dict[str, Any]]) -> f
     runs may go side by side."""
     if not mine or not baseline:
         return None
-    seconds, unit = (mean(_logged(run["epochs"]) for run in runs) for runs in (mine, baseline))
+    seconds, unit = (mean(seconds_of(run["epochs"]) for run in runs) for runs in (mine, baseline))
     share = seconds / (unit or math.nan)
     return share if math.isfinite(share) else None
-
-
-def _logged(epochs: list[dict[str, Any]]) -> float:
-    """Seconds of a run without evaluation; nan where a record lacks them."""
-    spent = [record.get("seconds") or {"training": math.nan} for record in epochs]
-    return sum(seconds for parts in spent for name, seconds in parts.items() if name != "evaluation")
 
 
 def _with_ours(paper: dict[str, Any] | None, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -248,6 +225,8 @@ def _tests(plan: Plan, protocol: str, runs: list[dict[str, Any]]) -> list[dict[s
             "arm": arm,
             "against": rival,
             "protocol": protocol,
+            "failed": {name: plan.seeds - len(finals[name]) for name in (arm, rival)},
+            "empty": [name for name in (arm, rival) if not finals[name]],
             "difference": None if math.isnan(gap.mean) else gap.mean,
             "half": gap.half,
             "p": gap.p,

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from smdl.experiments.arms import fingerprint
+from smdl.experiments.logs import summary
+from smdl.training.checkpoint import CheckpointError
 from smdl.training.config import TrainConfig, from_dict, to_dict
-from smdl.training.files import locked, write_json
+from smdl.training.files import locked, read_json, write_json
 from smdl.training.loop import DivergedError, Interrupted, Run
 from smdl.training.progress import Display
 
@@ -29,15 +31,14 @@ def folder_of(store: Path, config: TrainConfig) -> Path:
 
 def finished(folder: Path) -> bool:
     """Trained to its end, or known to diverge."""
-    return (folder / "summary.json").exists() or (folder / "failed.json").exists()
+    return summary(folder) is not None or read_json(folder / "failed.json") is not None
 
 
 def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display) -> None:
     """Train what is not finished yet. Accuracies do not depend on what runs beside; seconds would, and are not used."""
-    todo = {folder_of(store, config): config for config in configs}
-    todo = {folder: config for folder, config in todo.items() if not finished(folder)}
-    total, done = len({folder_of(store, config) for config in configs}), 0
-    done = total - len(todo)
+    wanted = {folder_of(store, config): config for config in configs}
+    todo = {folder: config for folder, config in wanted.items() if not finished(folder)}
+    total, done = len(wanted), len(wanted) - len(todo)
     display.step("training", done, total)
     try:
         if jobs == 1 or len(todo) < 2:
@@ -47,9 +48,10 @@ def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display
                 display.step("training", done, total, folder.name)
         else:
             _side_by_side(todo, jobs, lambda more: display.step("training", done + more, total))
-    except Interrupted as stop:
+    except KeyboardInterrupt as stop:
         raise Interrupted(
-            stop.number, "the same command again: what is finished stays, what was begun goes on"
+            getattr(stop, "number", signal.SIGINT),
+            "the same command again: what is finished stays, what was begun goes on",
         ) from None
     except BrokenProcessPool as error:
         raise KilledError(
@@ -86,9 +88,15 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
     with locked(folder, wait=True):
         if finished(folder):
             return
+        run = Run(from_dict(TrainConfig, values))
         try:
-            run = Run(from_dict(TrainConfig, values))
-            run.begin(folder)
+            try:
+                run.begin(folder)
+            except CheckpointError:  # damaged, or of another version: train anew, which gives the same numbers
+                for name in ("checkpoint.pt", "metrics.jsonl"):
+                    (folder / name).unlink(missing_ok=True)
+                run = Run(from_dict(TrainConfig, values))
+                run.begin(folder)
         except DivergedError as error:
             write_json(folder / "failed.json", {"error": str(error)})
             return
@@ -117,6 +125,15 @@ def _polite() -> None:
             os._exit(128 + signal.SIGINT)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    """Where the main process is killed, its workers stop as if they were told to."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _pass_on(number: int, frame: Any) -> None:  # noqa: ARG001

@@ -16,7 +16,7 @@ PICTURED = 6
 #: Letters from which on a verdict is set smaller.
 LONG = 400
 CALIBRATED = (
-    "Measured before the runs, the arms taking turns, alone on the machine. At the end of a bar, and the mark in it: a"
+    "Measured before the runs, the arms taking turns. At the end of a bar, and the mark in it: a"
     " step as a multiple of the baseline’s in the same round, the median over the rounds. Line: their range. Colours:"
     " how the parts share it."
 )
@@ -85,14 +85,15 @@ def _verdict(results: Results) -> str:
     equal = {
         "time": "Equal time: as many steps as the baseline’s calibrated seconds buy.",
         "steps": "Equal steps: each arm trains for the steps planned, whatever they cost.",
+        "epochs": "Equal epochs: each arm trains for the epochs planned, whatever they cost.",
     }
     rests = (
-        f"Primary endpoint, fixed before any run: final test accuracy at equal {results['primary']}.",
+        f"Primary endpoint, fixed before any run: final test accuracy at equal {results['equal'][results['primary']]}.",
         f"{results['seeds']} seed{'' if results['seeds'] == 1 else 's'} an arm;",
         f"Welch’s test against {'its own baseline' if results['against'] else results['baseline']}, Holm’s correction"
         f" over {others}",
         f"comparison{'' if others == 1 else 's'}, level {100 * LEVEL:.0f} %; ± is a 95 % interval.",
-        *(equal[protocol] for protocol in results["protocols"]),
+        *(equal[said] for said in results["equal"].values()),
         f"{whole} of {len(results['runs'])} runs are finished and whole.",
     )
     size = "said" if len(results["verdict"]) < LONG else "said long"
@@ -108,17 +109,20 @@ def _pointer(results: Results) -> str:
 
 
 def _finals(results: Results, protocol: str) -> str:
-    errors = plots.ends(results, protocol, "test_error")
+    errors, equal = plots.ends(results, protocol, "test_error"), results["equal"][protocol]
     return page.figure(
         _drawing(plots.finals(results, protocol)),
-        f"Final test accuracy at equal {protocol}, a dot for every seed. Mean test error, %: {errors}",
-        "Dots: seeds. Diamond and bar: mean and its 95 % interval. Dashed: the baseline’s mean.",
+        f"Final test accuracy at equal {equal}, a dot for every seed. Mean test error, %: {errors}",
+        "Dots: seeds. Diamond and bar: mean and its 95 % interval."
+        + ("" if results["against"] else " Dashed: the baseline’s mean."),
     )
 
 
 def _numbers(results: Results, protocol: str) -> str:
-    said = f"At equal {protocol}" + (": the primary endpoint" if protocol == results["primary"] else "")
-    shown = (tables.page_table(results, protocol, columns) for columns in (tables.LEARNED, tables.COST))
+    primary = ": the primary endpoint" if protocol == results["primary"] else ""
+    said = f"At equal {results['equal'][protocol]}{primary}"
+    kinds = (tables.LEARNED, tables.TRAINED, tables.COST)
+    shown = (tables.page_table(results, protocol, columns) for columns in kinds)
     return f"<h3>{text(said)}</h3>{''.join(shown)}"
 
 
@@ -136,7 +140,8 @@ def _legend(results: Results) -> str:
 
 def _curves(results: Results, protocol: str, compared: bool = True) -> str:
     """All measures of a protocol, over the axis the reader picks; first over what the protocol makes equal."""
-    at, choices = f", equal {protocol}" if compared else "", {}
+    equal, choices = results["equal"].get(protocol), {}
+    at = f", equal {equal}" if compared else ""
     for axis in plots.axes_of(results):
         choices[f"over {axis}"] = page.panels(
             page.figure(
@@ -145,8 +150,8 @@ def _curves(results: Results, protocol: str, compared: bool = True) -> str:
             )
             for measure, (name, _) in plots.MEASURES.items()
         )
-    first = {"time": "over seconds", "steps": "over steps"}.get(protocol, "over epochs")
-    title = f"<h3>At equal {text(protocol)}</h3>" if compared else ""
+    first = {"time": "over seconds", "steps": "over steps"}.get(equal, "over epochs")
+    title = f"<h3>At equal {text(equal)}</h3>" if compared else ""
     note = _note(plots.band_note(results, protocol)) if compared else ""
     return title + page.switch(f"axis-{protocol}", choices, first) + note
 
@@ -156,6 +161,9 @@ def _costs(results: Results, caption: str) -> str:
     if drawing is None:
         return ""
     cost = {arm: 1000 * results["calibration"][arm]["seconds_per_step"] for arm in results["arms"]}
+    load = results["calibration"][results["baseline"]].get("load")
+    if load is not None:
+        caption += f" The machine’s load average when this began, of whatever else was at work: {load:.1f}."
     alt = "Cost of a step: " + ", ".join(f"{arm} {spent:.3g} ms" for arm, spent in cost.items())
     return page.section("cost", "What a step costs", page.figure(_drawing(drawing), alt, text(caption), aside=True))
 
@@ -163,7 +171,7 @@ def _costs(results: Results, caption: str) -> str:
 def _selected(results: Results, chosen: dict[str, Chosen]) -> str:
     """Class balance, use, terms, maps, galleries: under the primary protocol."""
     arms, seen = results["arms"], look(results)
-    under = f"Under equal {results['primary']}. " if len(arms) > 1 else ""
+    under = f"Under equal {results['equal'][results['primary']]}. " if len(arms) > 1 else ""
     first = sorted(arms, key=lambda arm: arm != results["baseline"])[:PICTURED]
     pictured = {arm: chosen[arm] for arm in first if chosen[arm].portrait}
     left = f"Use, maps and galleries of {len(arms) - PICTURED} arms more are in plots/." if len(arms) > PICTURED else ""

@@ -37,6 +37,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         "title": f"{name or folder.name}, {strategy}, seed {seed}",
         "baseline": strategy,
         "against": {},
+        "equal": {},
         "arms": [strategy],
         "primary": "run",
         "protocols": ["run"],

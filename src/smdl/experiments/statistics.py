@@ -18,9 +18,6 @@ class Estimate:
     half: float | None
     count: int
 
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -29,10 +26,6 @@ class Difference:
     mean: float
     half: float | None
     p: float | None  # two-sided; None where a side has fewer than two numbers
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return None if self.half is None else (self.mean - self.half, self.mean + self.half)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

@@ -18,8 +18,12 @@ LEARNED = (
     ("difference to the baseline", "p (Holm)", "p_holm", ".3f"),
     ("test loss", "at the end", "final_loss", ".4f"),
     ("test loss", "mean over epochs", "mean_loss", ".4f"),
-    ("training set, at the end", "accuracy, %", "final_train_accuracy", ".2f"),
-    ("training set, at the end", "loss", "final_train_loss", ".4f"),
+)
+TRAINED = (
+    ("train accuracy, %", "at the end", "final_train_accuracy", ".2f"),
+    ("train accuracy, %", "mean over epochs", "mean_train_accuracy", ".2f"),
+    ("train loss", "at the end", "final_train_loss", ".4f"),
+    ("train loss", "mean over epochs", "mean_train_loss", ".4f"),
 )
 COST = (
     ("whole run", "steps", "steps", ",d"),
@@ -162,9 +166,9 @@ def summary_table(results: Results) -> Table:
     table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
     rival = "its own" if results["against"] else _short(results["baseline"])
     table.add_column("arm", max_width=14, overflow="fold")
-    table.add_column(f"test acc., %\nequal {primary}", justify="right", no_wrap=True)
+    table.add_column(f"test acc., %\nequal {results['equal'][primary]}", justify="right", no_wrap=True)
     for protocol in protocols:
-        table.add_column(f"vs {rival}\nequal {protocol}", justify="right", no_wrap=True)
+        table.add_column(f"vs {rival}\nequal {results['equal'][protocol]}", justify="right", no_wrap=True)
     table.add_column("time\na step", justify="right", no_wrap=True)
     table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
     found = {protocol: {row["arm"]: row for row in rows_of(results, protocol)} for protocol in protocols}
@@ -204,7 +208,11 @@ def markdown(results: Results) -> str:
     """The numbers for a page of documentation: the verdict, and a table a protocol."""
     lines = [f"**{results['verdict']}**"]
     for protocol in results["protocols"]:
-        lines += ["", f"| equal {protocol} | {' | '.join(PRINTED)} |", "|" + " --- |" * (1 + len(PRINTED))]
+        lines += [
+            "",
+            f"| equal {results['equal'][protocol]} | {' | '.join(PRINTED)} |",
+            "|" + " --- |" * (1 + len(PRINTED)),
+        ]
         for row in rows_of(results, protocol):
             gap = row["difference"]
             cells = [

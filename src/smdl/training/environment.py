@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -27,8 +28,14 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "threads": torch.get_num_threads(),
         "packages": {name: found for name in _PACKAGES if (found := installed(name))},
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command(),
     }
+
+
+def command() -> str:
+    """What was typed, ready to be typed again."""
+    name = Path(sys.argv[0]).name
+    return shlex.join(["smdl" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def pick_device(name: str) -> torch.device:

@@ -62,7 +62,11 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
     if (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is finished; a new one gets a folder of its own")
     with locked(folder):
-        return Run(from_dict(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text())), display).go(folder)
+        try:
+            values = yaml.safe_load((folder / "config.yaml").read_text())
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{folder / 'config.yaml'} is damaged: {' '.join(str(error).split())}") from error
+        return Run(from_dict(TrainConfig, values), display).go(folder)
 
 
 class Run:
@@ -143,6 +147,9 @@ class Run:
                 raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
         started = time.perf_counter()
         measured = self.evaluate()
+        for name, value in measured.items():
+            if value is not None and not math.isfinite(value):
+                raise DivergedError(self._obituary(f"{name} is {value}"))
         self.meters.seconds["evaluation"] += time.perf_counter() - started
         record = {
             "epoch": self.epoch,
@@ -333,7 +340,7 @@ def _records(path: Path, epochs: int) -> list[dict[str, Any]]:
     """Those of the first `epochs` epochs, which the checkpoint says are behind."""
     kept = read_lines(path)[:epochs]
     if len(kept) < epochs or any(record.get("epoch") != k or "seconds" not in record for k, record in enumerate(kept)):
-        raise ValueError(
+        raise checkpoint.CheckpointError(
             f"{path} is damaged: the checkpoint beside it is of epoch {epochs}, and not all before are there"
         )
     return kept

@@ -87,9 +87,10 @@ class Terminal:
         self._live.update(self._view())
 
     def close(self) -> None:
-        self._bar.remove_task(self._task)
-        self._live.update(self._view())
-        self._live.stop()
+        if self._live.is_started:
+            self._bar.remove_task(self._task)
+            self._live.update(self._view())
+            self._live.stop()
 
     def _view(self) -> Group:
         table = Table(box=None, padding=(0, 2, 0, 0))  # 80 columns are enough
