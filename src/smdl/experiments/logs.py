@@ -28,6 +28,7 @@ MEASURES = {
     "mean_train_accuracy": lambda epochs: mean(_right(record["train_error"]) for record in epochs),
     "final_train_loss": lambda epochs: _number(epochs[-1]["train_loss"]),
     "mean_train_loss": lambda epochs: mean(_number(record["train_loss"]) for record in epochs),
+    "class_balance": lambda epochs: mean(record["class_balance"] for record in epochs),
 }
 
 

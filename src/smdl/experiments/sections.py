@@ -24,7 +24,8 @@ NUMBERS = (
     "± is a 95 % interval of the mean over seeds. Seconds are steps × the calibrated seconds a step. To the baseline’s"
     " final accuracy: the median over the seeds that reach it, at the first evaluation that does. Overhead: scoring and"
     " selection are parts of the total; the rest of a step varies as well. Extra forwards: samples forwarded for"
-    " scoring. By the log: the seconds of training that the runs themselves logged, over the baseline’s; a check of"
+    " scoring. Class balance: the entropy of a batch’s classes over the most it could be. By the log: the seconds of"
+    " training that the runs themselves logged, over the baseline’s; a check of"
     " equal time, rough where runs went side by side."
 )
 MAP = (

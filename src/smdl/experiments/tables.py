@@ -24,6 +24,7 @@ TRAINED = (
     ("train accuracy, %", "mean over epochs", "mean_train_accuracy", ".2f"),
     ("train loss", "at the end", "final_train_loss", ".4f"),
     ("train loss", "mean over epochs", "mean_train_loss", ".4f"),
+    ("batches", "class balance", "class_balance", ".3f"),
 )
 COST = (
     ("whole run", "steps", "steps", ",d"),
@@ -46,6 +47,7 @@ PRINTED = (
     "final loss",
     "mean loss",
     "train accuracy, %",
+    "class balance",
     "steps",
     "time a step",
 )
@@ -224,6 +226,7 @@ def markdown(results: Results) -> str:
                 estimate_text(row["final_loss"], ".3f"),
                 estimate_text(row["mean_loss"], ".3f"),
                 estimate_text(row["final_train_accuracy"], ".2f"),
+                estimate_text(row["class_balance"], ".3f"),
                 shown(row["steps"], "d"),
                 NOTHING if row["overhead"] is None else f"{1 + row['overhead']['total']:.2f} ×",
             ]
