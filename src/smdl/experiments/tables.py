@@ -38,19 +38,20 @@ COST = (
     ("overhead a step, of the baseline’s step", "in total", "overhead.total", "+.1%"),
     ("a step", "extra forwards", "forwards_per_step", ",.1f"),
 )
-#: Columns of a table in Markdown.
-PRINTED = (
-    "final accuracy, %",
-    "difference",
-    "p (Holm)",
-    "mean accuracy, %",
-    "final loss",
-    "mean loss",
-    "train accuracy, %",
-    "class balance",
-    "steps",
-    "time a step",
-)
+#: Columns of a table in Markdown: heading -> key of the row, how its value is shown.
+PRINTED = {
+    "final accuracy, %": ("final_accuracy", ".2f"),
+    "difference": ("difference", "+.2f"),
+    "p (Holm)": ("p_holm", ""),
+    "mean accuracy, %": ("mean_accuracy", ".2f"),
+    "final loss": ("final_loss", ".3f"),
+    "mean loss": ("mean_loss", ".3f"),
+    "train accuracy, %": ("final_train_accuracy", ".2f"),
+    "class balance": ("class_balance", ".3f"),
+    "steps": ("steps", ",d"),
+    "time a step": ("overhead.total", ""),
+    "time by the log": ("by_the_log", ".2f"),
+}
 NOTHING = "–"
 
 
@@ -207,28 +208,23 @@ def _against(row: dict[str, Any]) -> str:
 
 
 def markdown(results: Results) -> str:
-    """The numbers for a page of documentation: the verdict, and a table a protocol."""
+    """The numbers for a page of documentation: the verdict, and a table a protocol. What no arm has is no column."""
     lines = [f"**{results['verdict']}**"]
     for protocol in results["protocols"]:
-        lines += [
-            "",
-            f"| equal {results['equal'][protocol]} | {' | '.join(PRINTED)} |",
-            "|" + " --- |" * (1 + len(PRINTED)),
-        ]
-        for row in rows_of(results, protocol):
-            gap = row["difference"]
-            cells = [
-                row["arm"],
-                estimate_text(row["final_accuracy"], ".2f"),
-                NOTHING if gap is None else estimate_text(gap, "+.2f") + _named(row, results),
-                p_value(row["p_holm"]),
-                estimate_text(row["mean_accuracy"], ".2f"),
-                estimate_text(row["final_loss"], ".3f"),
-                estimate_text(row["mean_loss"], ".3f"),
-                estimate_text(row["final_train_accuracy"], ".2f"),
-                estimate_text(row["class_balance"], ".3f"),
-                shown(row["steps"], "d"),
-                NOTHING if row["overhead"] is None else f"{1 + row['overhead']['total']:.2f} ×",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
+        rows = rows_of(results, protocol)
+        columns = {name: [_printed(row, key, form, results) for row in rows] for name, (key, form) in PRINTED.items()}
+        columns = {name: cells for name, cells in columns.items() if set(cells) != {NOTHING}}
+        lines += ["", f"| equal {results['equal'][protocol]} | {' | '.join(columns)} |"]
+        lines += ["|" + " --- |" * (1 + len(columns))]
+        for place, row in enumerate(rows):
+            lines.append(f"| {' | '.join([row['arm'], *(cells[place] for cells in columns.values())])} |")
     return "\n".join(lines)
+
+
+def _printed(row: dict[str, Any], key: str, form: str, results: Results) -> str:
+    value = _value(row, key)
+    if key == "overhead.total" and value is not None:
+        return f"{1 + value:.2f} ×"
+    if key == "p_holm" or not isinstance(value, dict):
+        return p_value(value) if key == "p_holm" else shown(value, form)
+    return estimate_text(value, form) + (_named(row, results) if key == "difference" else "")
