@@ -25,7 +25,7 @@ BALANCE = {"class_balance": ("class balance of the batches (1 is even)", 1.0)}
 AXES = {"epochs": "epochs", "steps": "steps", "seconds": "seconds of training"}
 #: Curves with more points than this have no markers; more arms than this no bands; values that span more than this
 #: many times a log scale.
-MARKED, BANDED, SPAN = 25, 8, 12.0
+MARKED, BANDED, SPAN = 25, 8, 4.0
 #: Most points of a curve: finer than the screen.
 POINTS = 200
 
@@ -248,7 +248,7 @@ def draw(axes: Axes, drawn: dict[str, Curve], seen: Look) -> None:
 
 
 def _scale(axes: Axes, values: np.ndarray) -> None:
-    """Limits that hold every seed; a log scale where values span more than an order of magnitude."""
+    """Limits that hold every seed; a log scale where values span several times the smallest."""
     low, high = float(values.min()), float(values.max())
     if low > 0 and high / low > SPAN:
         axes.set_yscale("log")
