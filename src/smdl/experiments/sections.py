@@ -81,7 +81,7 @@ def _note(said: str) -> str:
 
 def _verdict(results: Results) -> str:
     """The sentence, and all it rests on."""
-    whole = sum(1 for run in results["runs"] if not run["problem"])
+    runs = {run["folder"]: run["problem"] for run in results["runs"]}  # the baseline's serve both protocols
     others = sum(1 for test in results["tests"] if test["protocol"] == results["primary"])
     equal = {
         "time": "Equal time: as many steps as the baseline’s calibrated seconds buy.",
@@ -95,7 +95,7 @@ def _verdict(results: Results) -> str:
         f" over {others}",
         f"comparison{'' if others == 1 else 's'}, level {100 * LEVEL:.0f} %; ± is a 95 % interval.",
         *(equal[said] for said in results["equal"].values()),
-        f"{whole} of {len(results['runs'])} runs are finished and whole.",
+        f"{list(runs.values()).count(None)} of {len(runs)} runs are finished and whole.",
     )
     size = "said" if len(results["verdict"]) < LONG else "said long"
     return (
