@@ -88,20 +88,26 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
     with locked(folder, wait=True):
         if finished(folder):
             return
-        run = Run(from_dict(TrainConfig, values))
         try:
-            try:
-                run.begin(folder)
-            except CheckpointError:  # damaged, or of another version: train anew, which gives the same numbers
-                for name in ("checkpoint.pt", "metrics.jsonl"):
-                    (folder / name).unlink(missing_ok=True)
-                run = Run(from_dict(TrainConfig, values))
-                run.begin(folder)
+            run = _trained(from_dict(TrainConfig, values), folder)
         except DivergedError as error:
             write_json(folder / "failed.json", {"error": str(error)})
             return
     if run.stopped_by is not None:  # too late for a checkpoint: the run is finished, the experiment is not
         raise Interrupted(run.stopped_by, "the same command again")
+
+
+def _trained(config: TrainConfig, folder: Path) -> Run:
+    """Trained to its end; anew where its checkpoint is damaged or of another version, which gives the same numbers."""
+    run = Run(config)
+    try:
+        run.begin(folder)
+    except CheckpointError:
+        for name in ("checkpoint.pt", "metrics.jsonl"):
+            (folder / name).unlink(missing_ok=True)
+        run = Run(config)
+        run.begin(folder)
+    return run
 
 
 @contextmanager
