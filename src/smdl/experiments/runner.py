@@ -98,7 +98,7 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
 
 
 def _trained(config: TrainConfig, folder: Path) -> Run:
-    """Trained to its end; anew where its checkpoint is damaged or of another version, which gives the same numbers."""
+    """Trained to its end; anew where its checkpoint cannot be read: a run is made of its config alone."""
     run = Run(config)
     try:
         run.begin(folder)
