@@ -29,7 +29,7 @@ def test_train_writes_one_folder_that_says_everything(capsys):
     folder = Path("runs/digits-recommended-0")
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml", "metrics.jsonl", "summary.json", "counts.npy", "checkpoint.pt", "model.safetensors",
-        "portrait.npz",
+        "usage_snapshot.npz",
     }  # fmt: skip
     printed = capsys.readouterr().out
     assert str(folder) in printed

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.distances import DISTANCES
-from smdl.greedy.reference import Reference
+from smdl.greedy.specification import Reference
 from smdl.jit import compiled
 from smdl.similarity import distance, nearest, similarity_matrix
 from tests.conftest import pools

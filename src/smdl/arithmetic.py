@@ -1,7 +1,7 @@
 """The one float64 path of every score: compiled loops that add from left to right.
 
 Written as loops so that they need no temporary arrays, and without fast-math so that they give, bit for bit, what
-the plain Python loops of `greedy/reference.py` give.
+the plain Python loops of `greedy/specification.py` give.
 """
 
 import math

@@ -191,7 +191,7 @@ def report(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(REPORT_USAGE, end="")
         return 0 if arguments else 2
-    from smdl.experiments.beside import markdown as beside
+    from smdl.experiments.paper_tables import markdown as beside
     from smdl.experiments.report import render_all
     from smdl.experiments.results import collect
     from smdl.experiments.tables import markdown
@@ -287,7 +287,7 @@ def _tell(folder: Path) -> int:
     """The table, the verdict and where the report is; 1 if a run is missing."""
     from rich.console import Console
 
-    from smdl.experiments import beside, results
+    from smdl.experiments import paper_tables, results
     from smdl.experiments.report import render
     from smdl.experiments.tables import summary_table
 
@@ -297,7 +297,7 @@ def _tell(folder: Path) -> int:
     if found["caption"]:
         console.print(found["caption"], highlight=False, markup=False)
     console.print(summary_table(found))
-    for part in beside.terminal(found):
+    for part in paper_tables.terminal(found):
         console.print(part, highlight=False, markup=False)
     console.print(found["verdict"], style="bold", highlight=False, markup=False)
     for problem in found["problems"]:

@@ -31,12 +31,12 @@ from smdl.candidates import (
     pool_sizes,
 )
 from smdl.errors import choice
-from smdl.listening import listening
+from smdl.loss_hook import loss_hook
 from smdl.objective import Objective
 from smdl.pool import Pool, host
 from smdl.randomness import stream
 from smdl.reading import Reader, Request, check_dataset
-from smdl.reference import in_order, reference_features
+from smdl.reference_model import in_order, reference_features
 from smdl.scoring import Features, Forward, Scorer, Targets
 from smdl.selection import Selection
 from smdl.strategies.strategy import Size, Strategy
@@ -223,7 +223,7 @@ class DataLoader:
             self._begin(self._epoch + 1)
         self._resumed = False
         batches = self._from_pools() if isinstance(self.refresh, RandomPool) else self._from_all()
-        with listening(self.model, self._hear if self.strategy.learns else None):
+        with loss_hook(self.model, self._hear if self.strategy.learns else None):
             for self.batch, batch in batches:
                 self._step += 1
                 self._used += len(self.batch)

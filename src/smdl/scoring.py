@@ -89,7 +89,7 @@ class Scorer:
         return found.to(torch.int64)
 
     def __call__(self, batch: Any) -> Scores:
-        with quiet(self.model):
+        with eval_mode(self.model):
             device = self.device
             batch = move(batch, device)
             features, logits = self._run(batch)
@@ -150,7 +150,7 @@ class Scorer:
             return features, check_logits(logits)
         if self._tap is None:
             return self._find(batch)
-        with _listening([self._tap]) as heard:
+        with _recording([self._tap]) as heard:
             logits = self.logits(batch)
         if not heard:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
@@ -167,7 +167,7 @@ class Scorer:
     def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The last linear layer of a forward whose output has the form of the logits becomes the tap."""
         linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        with _listening(linear) as heard:
+        with _recording(linear) as heard:
             logits = self.logits(batch)
         for module, given, made in reversed(heard):
             if isinstance(made, Tensor) and made.shape == logits.shape:
@@ -182,7 +182,7 @@ class Scorer:
 
 
 @contextmanager
-def quiet(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Eval mode, no gradients; afterwards every module's mode and the random state are what they were.
 
     no_grad, not inference_mode: a module may keep a tensor of the forward, and training must be able to use it.
@@ -252,7 +252,7 @@ def _form(batch: Any) -> str:
 
 
 @contextmanager
-def _listening(modules: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Any]]]:
+def _recording(modules: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Any]]]:
     """(module, first input, output) of each call of the modules, in the order of the calls."""
     heard: list[tuple[nn.Module, Tensor, Any]] = []
 

@@ -87,7 +87,7 @@ def run(folder, config, gain=0.0):
     write_json(folder / "summary.json", {"classes": CLASSES, "environment": environment, "steps": ends[-1]})
     counts = rng.integers(0, 6, SAMPLES).astype(np.int32)
     np.save(folder / "counts.npy", counts)
-    np.savez_compressed(folder / "portrait.npz", **portrait(counts, rng))
+    np.savez_compressed(folder / "usage_snapshot.npz", **portrait(counts, rng))
 
 
 def record(epoch, steps, offset, strategy):
@@ -108,7 +108,7 @@ def record(epoch, steps, offset, strategy):
 
 
 def portrait(counts, rng, channels=3):
-    """What training.portrait would write."""
+    """What training.usage_snapshot would write."""
     labels, order = np.arange(len(counts)) % len(CLASSES), np.argsort(-counts)
     arrays = {"map": rng.normal(size=(len(counts), 2)).astype(np.float32), "map_labels": labels, "map_counts": counts}
     for kind, rows in (("most", order[:24]), ("least", order[::-1][:24])):

@@ -13,9 +13,9 @@ from PIL import Image
 
 import smdl.experiments.plots as plots_module
 from smdl.experiments import figures, panels, pictures, plots
-from smdl.experiments.chosen import Chosen, read_chosen
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import estimate
+from smdl.experiments.usage import Chosen, read_chosen
 from tests.experiments import made
 
 

@@ -154,14 +154,14 @@ def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment):
     shutil.rmtree(missing)
     whole = run_of(experiment, "uniform", 0)
     (whole / "counts.npy").write_bytes(b"no array")
-    (whole / "portrait.npz").write_bytes((whole / "portrait.npz").read_bytes()[:100])
+    (whole / "usage_snapshot.npz").write_bytes((whole / "usage_snapshot.npz").read_bytes()[:100])
     (run_of(experiment, "recommended", 0) / "counts.npy").unlink()
     page = page_of(render(experiment.folder).parent)
     problems = "\n".join(problems_of(experiment.folder))
     assert "uniform, seed 1, equal time: diverged: the loss is &lt;nan&gt;" in problems
     assert "recommended, seed 1, equal time: not begun" in problems
     assert "its counts.npy is damaged" in problems
-    assert "its portrait.npz is damaged" in problems
+    assert "its usage_snapshot.npz is damaged" in problems
     assert "it has no counts.npy" in problems
     assert "5 problems to know of" in page.text
     assert "2 of 4 runs are finished and whole" in page.text
@@ -192,12 +192,12 @@ def test_an_experiment_without_a_finished_run_renders(experiment):
     assert "nan" not in page.numbers.values()
 
 
-@pytest.mark.parametrize("name", ["counts.npy", "portrait.npz"])
+@pytest.mark.parametrize("name", ["counts.npy", "usage_snapshot.npz"])
 @pytest.mark.usefixtures("bare")
 def test_whatever_is_wrong_with_an_array_it_is_a_problem_of_one_run(experiment, name):
     folder = run_of(experiment, "uniform", 0)
-    whole = {path: (folder / path).read_bytes() for path in ("counts.npy", "portrait.npz")}
-    other = whole["portrait.npz" if name == "counts.npy" else "counts.npy"]
+    whole = {path: (folder / path).read_bytes() for path in ("counts.npy", "usage_snapshot.npz")}
+    other = whole["usage_snapshot.npz" if name == "counts.npy" else "counts.npy"]
     contents = [b"", b"no array", whole[name][:-20], other]
     if name == "counts.npy":
         contents.append(whole[name].replace(b"{'descr'", b"{(descr'", 1))  # numpy's own parser stumbles over that
@@ -218,7 +218,7 @@ def test_the_folder_of_a_reproduction_is_rendered_whole(experiment):
 
 @pytest.mark.usefixtures("bare")
 def test_bad_arrays_in_a_portrait_are_named(experiment):
-    at = run_of(experiment, "uniform", 0) / "portrait.npz"
+    at = run_of(experiment, "uniform", 0) / "usage_snapshot.npz"
     with np.load(at) as file:
         arrays = dict(file)
     bad = {"map": np.zeros((3, 5)), "most_images": np.zeros((24, 8, 8)), "map_counts": np.zeros(2, int)}
@@ -226,7 +226,7 @@ def test_bad_arrays_in_a_portrait_are_named(experiment):
         np.savez(at, **{**arrays, name: value})
         render(experiment.folder)
         (line,) = problems_of(experiment.folder)
-        assert f"its portrait.npz is damaged: {name} must be" in line
+        assert f"its usage_snapshot.npz is damaged: {name} must be" in line
 
 
 @pytest.mark.usefixtures("bare")

@@ -50,7 +50,7 @@ from pathlib import Path
 from smdl.experiments import runner
 from smdl.training.config import TrainConfig, to_dict
 if __name__ == "__main__":
-    pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=runner._polite)
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=runner._worker_init)
     values = to_dict(TrainConfig(epochs=100_000, threads=1, strategy="uniform"))
     pool.submit(runner.train_one, values, Path({str(tmp_path / "run")!r})).result()
 """

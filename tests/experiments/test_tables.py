@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from smdl.experiments import beside, tables
+from smdl.experiments import paper_tables, tables
 from smdl.experiments.results import collect
 from tests.experiments import made
 
@@ -95,15 +95,15 @@ def test_the_papers_numbers_stand_beside_ours(rendered):
     results = made.results_of(rendered)
     ours = next(row for row in results["rows"] if (row["arm"], row["protocol"]) == ("uniform", "steps"))
     wanted = tables.estimate_text(ours["final_accuracy"], ".2f")
-    assert f"| error <%> | 8.10 → {wanted} | 9.20 → – |" in beside.markdown(results)
+    assert f"| error <%> | 8.10 → {wanted} | 9.20 → – |" in paper_tables.markdown(results)
     assert wanted in made.Page((rendered / "report.html").read_text()).text
     file = io.StringIO()
-    Console(file=file, width=80).print(*beside.terminal(results))
+    Console(file=file, width=80).print(*paper_tables.terminal(results))
     assert wanted in file.getvalue()
-    assert beside.terminal({**results, "paper": None}) == beside.markdown({**results, "paper": None}) == []
+    assert paper_tables.terminal({**results, "paper": None}) == paper_tables.markdown({**results, "paper": None}) == []
     words = {**results, "paper": {"columns": [], "rows": [], "note": "curves alone"}}
-    assert beside.terminal(words) == ["curves alone"]
-    assert beside.page_part(words)[0] == "What the paper says"
+    assert paper_tables.terminal(words) == ["curves alone"]
+    assert paper_tables.page_part(words)[0] == "What the paper says"
 
 
 def test_arms_can_have_baselines_of_their_own(tmp_path):

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from smdl.experiments.chosen import KINDS, Chosen
 from smdl.experiments.figures import PANEL, Look, blank, label, styled, tidy
+from smdl.experiments.usage import KINDS, Chosen
 
 #: Of classes on a map; with more of them than colours, all have the arm's.
 CLASSES = ("#4477aa", "#ee6677", "#228833", "#b59a1d", "#3fa6c4", "#aa3377", "#8a6d3b", "#7a6fd0", "#5a9e7c", "#8b8f98")

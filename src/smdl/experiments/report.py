@@ -7,12 +7,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from smdl.experiments import panels, pictures, plots
-from smdl.experiments.chosen import Chosen, read_chosen
 from smdl.experiments.figures import look, png
 from smdl.experiments.results import ResultsError, collect, write
+from smdl.experiments.run_results import is_run, read_run
 from smdl.experiments.sections import experiment_page, run_page
-from smdl.experiments.single import is_run, read_run
-from smdl.training.files import replacing, told
+from smdl.experiments.usage import Chosen, read_chosen
+from smdl.training.files import disk_errors, replacing
 
 Results = dict[str, Any]
 
@@ -31,7 +31,7 @@ def render(folder: Path) -> Path:
         )
     chosen, unread = read_chosen(folder, results, results["primary"])
     results = {**results, "problems": [*results["problems"], *unread]}
-    with told(folder / "plots"):
+    with disk_errors(folder / "plots"):
         (folder / "plots").mkdir(exist_ok=True)
     for name, figure in drawn(results, chosen).items():
         _write(folder / "plots" / f"{name}.png", png(figure))

@@ -61,7 +61,7 @@ def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display
 
 def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int], None]) -> None:
     """As many at a time as there are jobs and no more: what waits in a pool's queue would start after Ctrl-C."""
-    pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_polite)
+    pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_worker_init)
     before = signal.signal(signal.SIGTERM, _pass_on) if threading.current_thread() is threading.main_thread() else None
     left, running, done = list(todo.items()), set[Future[None]](), 0
     try:
@@ -123,7 +123,7 @@ def _ctrl_c_waits() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _polite() -> None:
+def _worker_init() -> None:
     """A worker: Ctrl-C reaches it as well, and its run writes a checkpoint by itself. One that came while the worker
     was starting ends it without a word."""
     if hasattr(signal, "pthread_sigmask"):

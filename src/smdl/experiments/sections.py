@@ -4,11 +4,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smdl.experiments import beside, page, pictures, plots, tables
-from smdl.experiments.chosen import KINDS, Chosen
+from smdl.experiments import page, paper_tables, pictures, plots, tables
 from smdl.experiments.figures import DARK, DASHES, PANEL, look, png, svg, uri
 from smdl.experiments.page import text
 from smdl.experiments.results import LEVEL
+from smdl.experiments.usage import KINDS, Chosen
 
 Results = dict[str, Any]
 #: Arms whose use, maps and galleries are on the page; those of the others are in plots/ alone.
@@ -128,7 +128,7 @@ def _numbers(results: Results, protocol: str) -> str:
 
 
 def _paper(results: Results) -> str:
-    title, *parts = beside.page_part(results)
+    title, *parts = paper_tables.page_part(results)
     return page.section("paper", title, *parts)
 
 

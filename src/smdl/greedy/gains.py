@@ -27,20 +27,20 @@ class Nothing(NamedTuple):
     weight: float
 
 
-class Redundant(NamedTuple):
+class NearestPick(NamedTuple):
     points: Points
     coefficient: float
     weight: float  # the gain at S = ∅, where R = D
 
 
-class Served(NamedTuple):
+class DenseFacilityLocation(NamedTuple):
     """Facility location over a dense matrix."""
 
     similarities: np.ndarray  # (N, N) float32
     coefficient: float
 
 
-class ServedNearby(NamedTuple):
+class SparseFacilityLocation(NamedTuple):
     """Facility location over a graph of neighbours."""
 
     neighbours: np.ndarray  # (N, k) int32
@@ -48,14 +48,14 @@ class ServedNearby(NamedTuple):
     coefficient: float
 
 
-class ServedAfar(NamedTuple):
+class LazyFacilityLocation(NamedTuple):
     """Facility location without a matrix: similarities are computed where they are looked at."""
 
     points: Points
     coefficient: float
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     """Feature coverage by square roots."""
 
     features: np.ndarray  # (N, D)
@@ -63,7 +63,7 @@ class Covered(NamedTuple):
     coefficient: float
 
 
-class CoveredBy(NamedTuple):
+class ConcaveCoverage(NamedTuple):
     """Feature coverage by another concave g."""
 
     features: np.ndarray
@@ -72,7 +72,15 @@ class CoveredBy(NamedTuple):
     g: int
 
 
-Compiled = Nothing | Redundant | Served | ServedNearby | ServedAfar | Covered | CoveredBy
+Compiled = (
+    Nothing
+    | NearestPick
+    | DenseFacilityLocation
+    | SparseFacilityLocation
+    | LazyFacilityLocation
+    | Coverage
+    | ConcaveCoverage
+)
 
 
 def compiled_term(problem: Problem) -> Compiled | None:
@@ -82,20 +90,20 @@ def compiled_term(problem: Problem) -> Compiled | None:
     for name, term in problem.set_terms.items():
         coefficient = problem.coefficient(name)
         if isinstance(term, Redundancy):
-            return Redundant(problem.points, coefficient, coefficient * term.unit)
+            return NearestPick(problem.points, coefficient, coefficient * term.unit)
         if isinstance(term, FacilityLocation):
             if problem.metric.bound == 0.0:
                 return Nothing(0.0)  # all samples are one point
             if problem.graph is not None:
-                return ServedNearby(*problem.graph, coefficient)
+                return SparseFacilityLocation(*problem.graph, coefficient)
             if problem.similarities is not None:
-                return Served(problem.similarities, coefficient)
-            return ServedAfar(problem.points, coefficient)
+                return DenseFacilityLocation(problem.similarities, coefficient)
+            return LazyFacilityLocation(problem.points, coefficient)
         if isinstance(term, FeatureCoverage):
             features = problem.pool.features.numpy()
             if problem.objective.concave == "sqrt":
-                return Covered(features, term.factor, coefficient)
-            return CoveredBy(features, term.factor, coefficient, term.g)
+                return Coverage(features, term.factor, coefficient)
+            return ConcaveCoverage(features, term.factor, coefficient, term.g)
         return None
     return Nothing(0.0)
 
@@ -139,12 +147,12 @@ def blank(term: Compiled) -> np.ndarray:
 def _blank(term):
     return {
         Nothing: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
-        Redundant: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
-        Served: lambda term: np.zeros(len(term.similarities), np.float32),
-        ServedNearby: lambda term: np.zeros(len(term.neighbours), np.float32),
-        ServedAfar: lambda term: np.zeros(len(term.points.rows), np.float32),
-        Covered: lambda term: np.zeros((2, term.features.shape[1])),  # mass and its root
-        CoveredBy: lambda term: np.zeros((1, term.features.shape[1])),
+        NearestPick: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
+        DenseFacilityLocation: lambda term: np.zeros(len(term.similarities), np.float32),
+        SparseFacilityLocation: lambda term: np.zeros(len(term.neighbours), np.float32),
+        LazyFacilityLocation: lambda term: np.zeros(len(term.points.rows), np.float32),
+        Coverage: lambda term: np.zeros((2, term.features.shape[1])),  # mass and its root
+        ConcaveCoverage: lambda term: np.zeros((1, term.features.shape[1])),
     }[term.instance_class]
 
 
@@ -197,12 +205,12 @@ def _evaluate(term, memory, base, a, picked, seen, count, bound, best):  # noqa:
 
     return {
         Nothing: nothing,
-        Redundant: redundant,
-        Served: served,
-        ServedNearby: served_nearby,
-        ServedAfar: served_afar,
-        Covered: covered,
-        CoveredBy: covered_by,
+        NearestPick: redundant,
+        DenseFacilityLocation: served,
+        SparseFacilityLocation: served_nearby,
+        LazyFacilityLocation: served_afar,
+        Coverage: covered,
+        ConcaveCoverage: covered_by,
     }[term.instance_class]
 
 
@@ -241,12 +249,12 @@ def _remember(term, memory, a):  # noqa: ARG001
 
     return {
         Nothing: nothing,
-        Redundant: nothing,
-        Served: served,
-        ServedNearby: served_nearby,
-        ServedAfar: served_afar,
-        Covered: covered,
-        CoveredBy: covered_by,
+        NearestPick: nothing,
+        DenseFacilityLocation: served,
+        SparseFacilityLocation: served_nearby,
+        LazyFacilityLocation: served_afar,
+        Coverage: covered,
+        ConcaveCoverage: covered_by,
     }[term.instance_class]
 
 
@@ -282,4 +290,4 @@ def _singles(term, memory, modular, members, bounds):  # noqa: ARG001
             own = np.float64(similarity(term.points, inverse, i, i))
             bounds[i] = modular[i] + term.coefficient * (bounds[i] + own)
 
-    return pair_by_pair if term.instance_class is ServedAfar else one_by_one
+    return pair_by_pair if term.instance_class is LazyFacilityLocation else one_by_one

@@ -19,15 +19,15 @@ from smdl.errors import unknown
 from smdl.loader import DataLoader
 from smdl.objective import Objective, preset
 from smdl.reading import Reader
-from smdl.reference import reference_features
+from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
 from smdl.strategies.loss_rank import LossRank
 from smdl.strategies.registry import STRATEGIES
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.submodular import Submodular
 from smdl.training.config import OptimizerConfig, TrainConfig
+from smdl.training.datasets.in_memory import InMemory, whole
 from smdl.training.datasets.load import Splits
-from smdl.training.datasets.memory import Memory, whole
 from smdl.training.factory import from_factory
 from smdl.training.files import cache_folder, replacing
 from smdl.training.models import make_model
@@ -131,14 +131,14 @@ def make_loss(config: TrainConfig) -> nn.Module:
 
 def evaluated(dataset: Dataset) -> Dataset:
     """The same samples with the evaluation transform."""
-    return dataset.plain() if isinstance(dataset, Memory) else dataset
+    return dataset.plain() if isinstance(dataset, InMemory) else dataset
 
 
 def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
     """Data in memory comes as whole batches already."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    return whole if isinstance(dataset, Memory) else None
+    return whole if isinstance(dataset, InMemory) else None
 
 
 def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
@@ -186,7 +186,7 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
 def _fingerprint(dataset: Any, n: int) -> str:
     """Of the data: its length, its labels where they are at hand, and 64 samples of it, spread evenly."""
     found = hashlib.sha256(str(n).encode())
-    if isinstance(dataset, Memory):
+    if isinstance(dataset, InMemory):
         found.update(dataset.labels.numpy().tobytes())
     for index in range(0, n, max(1, n // 64)):
         inputs, target = dataset[index][:2]

@@ -9,8 +9,8 @@ from torch.utils.data import Dataset, Subset
 
 from smdl.batches import move
 from smdl.reading import Reader
-from smdl.reference import in_order
-from smdl.scoring import device_of, quiet
+from smdl.reference_model import in_order
+from smdl.scoring import device_of, eval_mode
 from smdl.training.build import collate_of, evaluated
 
 
@@ -18,7 +18,7 @@ def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float
     """(mean loss, fraction of errors) over a dataset."""
     total, wrong, seen = 0.0, 0, 0
     device = device_of(model)
-    with quiet(model):
+    with eval_mode(model):
         for batch in batches_of(dataset, 500):
             inputs, targets = move(batch, device)[:2]
             logits: Tensor = model(inputs).float()

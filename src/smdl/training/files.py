@@ -26,7 +26,7 @@ class BusyError(ValueError):
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which becomes `path` only when it is complete and on disk."""
-    with told(path):
+    with disk_errors(path):
         part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
         try:
             with part.open("wb") as file:
@@ -55,7 +55,7 @@ def read_json(path: Path) -> Any:
 
 def append_line(path: Path, record: Any) -> None:
     """One JSON line more, on disk when this returns."""
-    with told(path), path.open("a") as file:
+    with disk_errors(path), path.open("a") as file:
         file.write(json.dumps(record) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -81,7 +81,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def new_folder(path: Path) -> Path:
     """`path`, or the next free name: path-2, path-3, ... Never one that exists."""
     number = 1
-    with told(path):
+    with disk_errors(path):
         while True:
             candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
             try:
@@ -98,7 +98,7 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    with told(folder):
+    with disk_errors(folder):
         opened = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -118,7 +118,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """An OSError of the disk in words: what could not be written, and that nothing was lost."""
     try:
         yield

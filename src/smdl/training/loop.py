@@ -16,7 +16,7 @@ import yaml
 
 from smdl.batches import move
 from smdl.loader import DataLoader
-from smdl.scoring import NotFiniteError, check_logits, check_targets, quiet
+from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
 from smdl.training import checkpoint
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
@@ -27,9 +27,9 @@ from smdl.training.files import append_line, locked, new_folder, read_lines, rep
 from smdl.training.generators import own_generators, restore, state_of
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
-from smdl.training.portrait import write_portrait
 from smdl.training.progress import Display, Silent
 from smdl.training.schedule import rate
+from smdl.training.usage_snapshot import write_usage_snapshot
 
 
 class DivergedError(RuntimeError):
@@ -133,7 +133,7 @@ class Run:
                     self._write_counts()
                     self._save()
             except NotFiniteError as error:
-                raise DivergedError(self._obituary(str(error).partition(":")[0])) from error
+                raise DivergedError(self._divergence_message(str(error).partition(":")[0])) from error
             finally:
                 self.display.close()
             return self._finish(kept)
@@ -149,7 +149,7 @@ class Run:
         measured = self.evaluate()
         for name, value in measured.items():
             if value is not None and not math.isfinite(value):
-                raise DivergedError(self._obituary(f"{name} is {value}"))
+                raise DivergedError(self._divergence_message(f"{name} is {value}"))
         self.meters.seconds["evaluation"] += time.perf_counter() - started
         record = {
             "epoch": self.epoch,
@@ -197,7 +197,7 @@ class Run:
             loss = self.loss(logits, targets)
         value = loss.item()
         if not math.isfinite(value):
-            raise DivergedError(self._obituary(f"the loss is {value}"))
+            raise DivergedError(self._divergence_message(f"the loss is {value}"))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = gradient_norm(self.model.parameters())
@@ -228,7 +228,7 @@ class Run:
         """One batch forward before the first step: a run that cannot work fails now, and says why."""
         count = min(4, len(self.splits.train))  # type: ignore[arg-type]
         inputs, targets = next(batches_of(self.splits.train, count))[:2]
-        with quiet(self.model):
+        with eval_mode(self.model):
             logits = check_logits(self.model(inputs.to(self.device)))
             check_targets(targets, logits.shape[1])
             if logits.shape[1] != len(self.splits.classes):
@@ -244,7 +244,7 @@ class Run:
         if loss.ndim != 0:
             raise ValueError(f"loss {self.config.loss} must give one number a batch, got shape {tuple(loss.shape)}")
 
-    def _obituary(self, cause: str) -> str:
+    def _divergence_message(self, cause: str) -> str:
         lr = self.optimizer.param_groups[0]["lr"]
         there = self.checkpoint is not None and self.checkpoint.exists()
         kept = f"the last checkpoint is {self.checkpoint}" if there else "there is no checkpoint yet"
@@ -286,7 +286,7 @@ class Run:
 
         with replacing(self.folder / "model.safetensors") as file:
             file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
-        write_portrait(self.folder / "portrait.npz", self.splits.train, self.model, self.counts.numpy())
+        write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
         parts = records[-1]["seconds"]
         summary = {
             "final": {name: value for name, value in records[-1].items() if "loss" in name or "error" in name},

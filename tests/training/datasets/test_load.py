@@ -9,14 +9,14 @@ from PIL import Image
 from smdl.training.config import DataConfig
 from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.load import load
-from smdl.training.datasets.memory import Memory
 from tests.training.datasets import made
 
 
 def parts(splits) -> list[Any]:
     found = [part for part in (splits.train, splits.test, splits.validation) if part is not None]
-    assert all(isinstance(part, Memory) for part in found)
+    assert all(isinstance(part, InMemory) for part in found)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from smdl.errors import unknown
 from smdl.training.datasets.download import fetch
 from smdl.training.datasets.errors import DamagedError, DataError
-from smdl.training.files import cache_folder, told
+from smdl.training.files import cache_folder, disk_errors
 
 SYSTEM = Path("/usr/share/datasets")  # of Debian's package dataset-fashion-mnist
 
@@ -202,7 +202,7 @@ def _md5(path: Path) -> str:
 
 def _unpack(archive: Path, folder: Path) -> None:
     """The folder of that name in a tar.gz, put in its place only when complete."""
-    with told(folder), TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as temporary:
+    with disk_errors(folder), TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as temporary:
         try:
             with tarfile.open(archive) as tar:
                 tar.extractall(temporary, filter="data")

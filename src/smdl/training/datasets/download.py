@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.progress import progress
-from smdl.training.files import told
+from smdl.training.files import disk_errors
 
 FAILURES = 4  # in a row that brought it no farther than before, until it gives up
 PAUSE = 0.25  # seconds, doubled by every failure
@@ -30,7 +30,7 @@ def fetch(url: str, path: Path, md5: str) -> Path:
     downloader: Any = Resuming(part)  # pooch's protocol has other names for the arguments
     pooch.get_logger().setLevel("WARNING")  # progress is told here
     try:
-        with told(path):
+        with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return Path(pooch.retrieve(url, f"md5:{md5}", path.name, path.parent, downloader=downloader))
     except requests.RequestException as error:

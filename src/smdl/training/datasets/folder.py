@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.training.datasets.arrange import generator, split
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.formats import Part, Source
 from smdl.training.datasets.progress import progress
+from smdl.training.datasets.subsets import generator, split
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 LAYOUT = "data.root must hold train/<class>/*.png and test/<class>/*.png, or <class>/*.png"

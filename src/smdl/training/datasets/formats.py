@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.training.datasets.arrange import generator, split
 from smdl.training.datasets.errors import DamagedError
+from smdl.training.datasets.subsets import generator, split
 from smdl.training.datasets.unpickle import unpickle
 
 FASHION = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]

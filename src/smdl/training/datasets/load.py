@@ -9,13 +9,13 @@ from torch.utils.data import Dataset
 
 from smdl.errors import unknown
 from smdl.training.config import DataConfig
-from smdl.training.datasets import formats, own
-from smdl.training.datasets.arrange import arrange, generator, subset
+from smdl.training.datasets import formats, user_dataset
 from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.folder import folder
-from smdl.training.datasets.memory import Memory, moments
+from smdl.training.datasets.in_memory import InMemory, moments
+from smdl.training.datasets.subsets import arrange, generator, subset
 
 READERS = {
     "cifar10": formats.cifar10,
@@ -45,22 +45,24 @@ def load(config: DataConfig) -> Splits:
     Built-in sets and folders are normalised by the mean and deviation of the training images, channel by channel.
     """
     name, built_in = config.name, ":" not in config.name
-    train, test = _read(config) if built_in else own.make(config)
-    labels, test_labels = own.labels_of(train, name), own.labels_of(test, name)
-    classes = own.classes_of(train, (labels, test_labels), name)
+    train, test = _read(config) if built_in else user_dataset.make(config)
+    labels, test_labels = user_dataset.labels_of(train, name), user_dataset.labels_of(test, name)
+    classes = user_dataset.classes_of(train, (labels, test_labels), name)
     chosen, named, held = arrange(labels, len(classes), config)
     tested = np.arange(len(test_labels))
     if config.test_size is not None:
         tested = subset(test_labels, config.test_size, generator(config.seed, "test subset"), "data.test_size")
-    parts = [own.take(train, chosen, named), own.take(test, tested, test_labels[tested])]
+    parts = [user_dataset.take(train, chosen, named), user_dataset.take(test, tested, test_labels[tested])]
     if held is not None:
-        parts.append(own.take(train.plain() if isinstance(train, Memory) else train, held, labels[held]))
+        parts.append(user_dataset.take(train.plain() if isinstance(train, InMemory) else train, held, labels[held]))
     if built_in:
-        _finish([part for part in parts if isinstance(part, Memory)], config)
-    return Splits(parts[0], parts[1], parts[2] if held is not None else None, classes, own.shape_of(parts[0], name))
+        _finish([part for part in parts if isinstance(part, InMemory)], config)
+    return Splits(
+        parts[0], parts[1], parts[2] if held is not None else None, classes, user_dataset.shape_of(parts[0], name)
+    )
 
 
-def _read(config: DataConfig) -> tuple[Memory, Memory]:
+def _read(config: DataConfig) -> tuple[InMemory, InMemory]:
     if config.name == "digits":
         source = formats.digits()
     elif config.name == "folder":
@@ -75,10 +77,10 @@ def _read(config: DataConfig) -> tuple[Memory, Memory]:
             raise diagnosis(config.name, error) from error
     else:
         raise DataError(f"{unknown('data set', config.name, NAMES)}, or package.module:factory of your own")
-    return Memory(*source.train, classes=source.classes), Memory(*source.test, classes=source.classes)
+    return InMemory(*source.train, classes=source.classes), InMemory(*source.test, classes=source.classes)
 
 
-def _finish(parts: list[Memory], config: DataConfig) -> None:
+def _finish(parts: list[InMemory], config: DataConfig) -> None:
     """Resize all of them, normalise them by the first, and augment the first: the training set."""
     for part in parts:
         if config.resolution is not None and part.images.shape[2:] != (config.resolution,) * 2:

@@ -8,13 +8,13 @@ import torch
 
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.load import load
-from smdl.training.datasets.memory import Memory
 
 HEAD = """
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
-from smdl.training.datasets.memory import Memory
+from smdl.training.datasets.in_memory import InMemory
 
 def pairs(n, classes=4):
     return TensorDataset(torch.arange(n, dtype=torch.float32)[:, None].repeat(1, 3), torch.arange(n) % classes)
@@ -106,12 +106,12 @@ def test_what_is_in_memory_stays_there(write):
 
         def make():
             images = torch.arange(8, dtype=torch.uint8)[:, None, None, None].repeat(1, 1, 2, 2)
-            train = Memory(images, torch.arange(8) % 2, augmentation=Augmentation(1), classes=["a", "b"])
+            train = InMemory(images, torch.arange(8) % 2, augmentation=Augmentation(1), classes=["a", "b"])
             return train, train.plain()
         """
     )
     splits: Any = load(DataConfig(name=name, train_size=6, validation=0.3))
-    assert all(isinstance(part, Memory) for part in (splits.train, splits.test, splits.validation))
+    assert all(isinstance(part, InMemory) for part in (splits.train, splits.test, splits.validation))
     inputs, labels = splits.train.plain().__getitems__([0, 1, 2, 3])
     assert ((inputs[:, 0, 0, 0] % 2) == labels).all()
     assert splits.classes == ["a", "b"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
-from smdl.greedy import gains, kernels, reference
+from smdl.greedy import gains, kernels, specification
 from smdl.objective import Objective
 from smdl.pool import Pool
 from tests.conftest import SET_TERMS, objectives, pools
@@ -36,7 +36,7 @@ def check_against_the_equations(path, pool: Pool, objective: Objective, data: st
         "seed": data.draw(st.integers(0, 2**40)),
     }
     selection = path(pool, objective, size, optimizer, **options)
-    indices, values = reference.select(pool, objective, size, optimizer, **options)
+    indices, values = specification.select(pool, objective, size, optimizer, **options)
     assert selection.indices.tolist() == indices
     np.testing.assert_allclose(selection.gains, values, rtol=1e-9, atol=1e-12)
 
@@ -48,7 +48,7 @@ def test_a_pool_of_copies_has_nothing_to_gain_from(neighbours, normalize):
     objective = smdl.Objective(facility_location=0.1, normalize=normalize, neighbours=neighbours)
     for path in (fast, in_torch):
         selection = path(pool, objective, 2, "naive", seed=0)
-        assert selection.indices.tolist() == reference.select(pool, objective, 2, "naive", 1, 0.01, 0)[0]
+        assert selection.indices.tolist() == specification.select(pool, objective, 2, "naive", 1, 0.01, 0)[0]
         assert selection.gains.tolist() == [0, 0]
 
 
@@ -75,7 +75,7 @@ def test_mixtures_pick_what_the_equations_pick_on_a_dyadic_grid(path, pool, obje
 def test_every_pick_is_within_the_tolerance_of_the_best_on_arbitrary_floats(path, pool, objective, optimizer, data):
     size = data.draw(st.integers(1, len(pool)))
     selection = path(pool, objective, size, optimizer, seed=7)
-    check = reference.Reference(pool, objective)
+    check = specification.Reference(pool, objective)
     scale = sum(objective.weights.values())
     for k, (index, gain) in enumerate(zip(selection.indices.tolist(), selection.gains, strict=True)):
         before = selection.indices[:k].tolist()

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from smdl.pool import host
 from smdl.scoring import Scorer
-from smdl.training.datasets.memory import Memory
+from smdl.training.datasets.in_memory import InMemory
 from smdl.training.evaluation import batches_of, sample
 from smdl.training.files import replacing
 
@@ -17,10 +17,10 @@ from smdl.training.files import replacing
 SHOWN, POINTS = 24, 1000
 
 
-def write_portrait(path: Path, dataset: Dataset, model: nn.Module, counts: np.ndarray) -> None:
+def write_usage_snapshot(path: Path, dataset: Dataset, model: nn.Module, counts: np.ndarray) -> None:
     """An .npz of plain arrays: the most and the least used samples (images, labels, counts), and some features in
     two dimensions with how often each sample was used. Nothing for data that is not held as images."""
-    if not isinstance(dataset, Memory) or dataset.images.ndim != 4:
+    if not isinstance(dataset, InMemory) or dataset.images.ndim != 4:
         return
     order = np.argsort(-counts, kind="stable")
     arrays = {}

@@ -17,7 +17,7 @@ class Chosen:
     """Of an arm: how often each sample was used, a run at a time; and the portrait of its first run."""
 
     counts: list[np.ndarray] = field(default_factory=list)  # (N,) a seed
-    portrait: dict[str, np.ndarray] = field(default_factory=dict)  # what training.portrait wrote
+    portrait: dict[str, np.ndarray] = field(default_factory=dict)  # what training.usage_snapshot wrote
     seed: int | None = None  # of the portrait
     classes: list[str] = field(default_factory=list)
 
@@ -56,11 +56,11 @@ def _add(chosen: Chosen, folder: Path, seed: int) -> list[str]:
         summary = read_json(folder / "summary.json")
         names = summary.get("classes") if isinstance(summary, dict) else None
         chosen.classes = [str(name) for name in names] if isinstance(names, list) else []
-    if not chosen.portrait and (folder / "portrait.npz").exists():  # data that is no images has none
+    if not chosen.portrait and (folder / "usage_snapshot.npz").exists():  # data that is no images has none
         try:
-            chosen.portrait, chosen.seed = _portrait(folder / "portrait.npz"), seed
+            chosen.portrait, chosen.seed = _portrait(folder / "usage_snapshot.npz"), seed
         except Exception as error:  # numpy and zipfile raise whatever damage leads them to
-            problems.append(f"its portrait.npz is damaged: {error}")
+            problems.append(f"its usage_snapshot.npz is damaged: {error}")
     return problems
 
 

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset
 from smdl.errors import choice
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
-from smdl.training.datasets.memory import Memory
+from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.progress import progress
 from smdl.training.factory import find
 
@@ -33,10 +33,10 @@ class View(Dataset[tuple[Any, int]]):
         return self.dataset[int(self.indices[index])][0], int(self.labels[index])
 
 
-def take(dataset: Any, indices: np.ndarray, labels: np.ndarray) -> Memory | View:
-    """These samples under these labels; what is in memory stays there as Memory."""
+def take(dataset: Any, indices: np.ndarray, labels: np.ndarray) -> InMemory | View:
+    """These samples under these labels; what is in memory stays there as InMemory."""
     chosen, named = torch.from_numpy(indices), torch.from_numpy(labels)
-    return dataset.take(chosen, named) if isinstance(dataset, Memory) else View(dataset, chosen, named)
+    return dataset.take(chosen, named) if isinstance(dataset, InMemory) else View(dataset, chosen, named)
 
 
 def make(config: DataConfig) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smdl.training.config import DataConfig
-from smdl.training.datasets.arrange import arrange, generator, imbalanced, noisy, split, subset
+from smdl.training.datasets.subsets import arrange, generator, imbalanced, noisy, split, subset
 
 labels_ = st.lists(st.integers(0, 6), min_size=1, max_size=120).map(np.array)
 seeds = st.integers(0, 2**32)

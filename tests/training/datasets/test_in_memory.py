@@ -7,13 +7,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from smdl.training.datasets.augment import Augmentation
-from smdl.training.datasets.memory import Memory, moments, whole
+from smdl.training.datasets.in_memory import InMemory, moments, whole
 
 
 @pytest.fixture
 def memory():
     images = torch.randint(0, 256, (30, 3, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    return Memory(images, torch.arange(30) % 10, *moments(images), Augmentation(1, flip=True))
+    return InMemory(images, torch.arange(30) % 10, *moments(images), Augmentation(1, flip=True))
 
 
 def test_a_batch_is_its_samples(memory):
@@ -43,14 +43,14 @@ def test_moments_are_those_of_the_pixels(memory):
 
 def test_a_constant_channel_gives_zeros():
     images = torch.full((4, 1, 2, 2), 7, dtype=torch.uint8)
-    inputs, _ = Memory(images, torch.zeros(4), *moments(images)).__getitems__([0, 1])
+    inputs, _ = InMemory(images, torch.zeros(4), *moments(images)).__getitems__([0, 1])
     assert torch.equal(inputs, torch.zeros(2, 1, 2, 2))
 
 
 def test_augmentation_comes_before_normalisation(memory):
     """The zeros of the padding are black pixels, as in the images, not the mean."""
     black = (0 - memory.mean) / memory.std
-    inputs, _ = Memory(memory.images, memory.labels, memory.mean, memory.std, Augmentation(9)).__getitems__(range(30))
+    inputs, _ = InMemory(memory.images, memory.labels, memory.mean, memory.std, Augmentation(9)).__getitems__(range(30))
     gone = inputs.flatten(2).std(2).sum(1) == 0  # cropped out of sight
     assert bool(gone.any())
     assert torch.allclose(inputs[gone][:, :, 0, 0], black.expand(int(gone.sum()), 3))
@@ -69,14 +69,14 @@ def test_reading_leaves_the_images_untouched(memory):
     before = memory.images.clone()
     memory.__getitems__(range(30))
     assert torch.equal(memory.images, before)
-    vectors = Memory(torch.ones(3, 5), torch.zeros(3), torch.ones(5), torch.ones(5))
+    vectors = InMemory(torch.ones(3, 5), torch.zeros(3), torch.ones(5), torch.ones(5))
     vectors.__getitems__([0, 1])
     assert torch.equal(vectors.images, torch.ones(3, 5))
 
 
 def test_vectors_are_inputs_too():
     vectors = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
-    inputs, labels = Memory(vectors, torch.arange(6)).__getitems__([5, 0])
+    inputs, labels = InMemory(vectors, torch.arange(6)).__getitems__([5, 0])
     assert torch.equal(inputs, vectors[[5, 0]])
     assert labels.tolist() == [5, 0]
 
@@ -113,4 +113,4 @@ def test_samples_end_at_the_length(memory):
 
 def test_labels_must_be_as_many_as_images():
     with pytest.raises(ValueError, match="3 images, 2 labels"):
-        Memory(torch.zeros(3, 1, 2, 2), torch.zeros(2))
+        InMemory(torch.zeros(3, 1, 2, 2), torch.zeros(2))

@@ -1,4 +1,4 @@
-"""Memory: a data set held in memory, which hands out whole batches."""
+"""InMemory: a data set held in memory, which hands out whole batches."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from smdl.training.datasets.augment import Augmentation
 
 
-class Memory(Dataset[tuple[Tensor, Any]]):
+class InMemory(Dataset[tuple[Tensor, Any]]):
     """Images (N, C, H, W) as uint8, or float vectors (N, D), and a class number for each.
 
     `memory[i]` is (input, class number); `memory.__getitems__(indices)` is a whole batch, augmented and normalised at
@@ -60,13 +60,13 @@ class Memory(Dataset[tuple[Tensor, Any]]):
             inputs.sub_(self.mean.view(across)).div_(self.std.view(across))
         return inputs, self.labels.index_select(0, chosen)
 
-    def plain(self) -> "Memory":
+    def plain(self) -> "InMemory":
         """The same samples, in the same memory, without augmentation."""
         twin = copy(self)
         twin.augmentation = None
         return twin
 
-    def take(self, indices: Tensor, labels: Tensor) -> "Memory":
+    def take(self, indices: Tensor, labels: Tensor) -> "InMemory":
         """These samples alone, under these labels."""
         twin = copy(self)
         if not torch.equal(indices, torch.arange(len(self))):  # else the images are shared
@@ -76,7 +76,7 @@ class Memory(Dataset[tuple[Tensor, Any]]):
 
 
 def whole(batch: Any) -> Any:
-    """The collate_fn of Memory: its batches are whole already."""
+    """The collate_fn of InMemory: its batches are whole already."""
     return batch
 
 

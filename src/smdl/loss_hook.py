@@ -11,7 +11,7 @@ from smdl.scoring import check_logits
 
 
 @contextmanager
-def listening(model: nn.Module, hear: Callable[[Tensor], None] | None) -> Iterator[None]:
+def loss_hook(model: nn.Module, hear: Callable[[Tensor], None] | None) -> Iterator[None]:
     """While this lasts, `hear` gets the logits of every forward in train mode with gradients on."""
     handle = None if hear is None else model.register_forward_hook(_Ear(hear))
     try:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from smdl.reading import Reader
-from smdl.reference import in_order, reference_features
+from smdl.reference_model import in_order, reference_features
 from smdl.scoring import Scorer
 from tests.toys import Net, Shifted, Tuples, same
 
