@@ -2,16 +2,28 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral
+from typing import Any
 
 
 def choice(argument: str, value: object, allowed: str) -> str:
-    """'size must be a whole number ≥ 1, got 0'."""
+    """Return 'size must be a whole number ≥ 1, got 0'."""
     return f"{argument} must be {allowed}, got {value!r}"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """ "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
+    """Return "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
     known = sorted(known)
     close = get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"
+
+
+def whole_number(argument: str, value: Any, least: int = 1) -> int:
+    """Return the value as an int: a TypeError if it is none, a ValueError if it is below `least`."""
+    allowed = f"a whole number ≥ {least}"
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(choice(argument, value, allowed))
+    if value < least:
+        raise ValueError(choice(argument, value, allowed))
+    return int(value)
