@@ -129,7 +129,9 @@ def _objective_fields() -> list[tuple[str, Any, Any]]:
 
 
 if TYPE_CHECKING:
-    ObjectiveConfig = _ObjectiveConfig
+
+    class ObjectiveConfig(_ObjectiveConfig):
+        def __init__(self, **changes: Any) -> None: ...
 else:
     ObjectiveConfig = make_dataclass("ObjectiveConfig", _objective_fields(), bases=(_ObjectiveConfig,))
     ObjectiveConfig.__doc__, ObjectiveConfig.__module__ = _ObjectiveConfig.__doc__, __name__
