@@ -167,7 +167,7 @@ class DataLoader(_Loader):
 
     def __repr__(self) -> str:
         return (
-            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()}; candidates={self.candidates!r},"
+            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()}; candidates={self.candidates.describe()},"
             f" {self._samples} samples, batch_size={self.batch_size}, {len(self)} steps per epoch, seed={self.seed})"
         )
 

@@ -31,9 +31,6 @@ class EveryOther(smdl.Candidates):
     def load_state_dict(self, state) -> None:
         self.counts = state["counts"].numpy().copy()
 
-    def __repr__(self) -> str:
-        return "EveryOther()"
-
 
 def test_a_source_of_ones_own_decides_what_is_chosen_from():
     data = Tuples(30)
