@@ -167,8 +167,9 @@ class DataLoader(_Loader):
 
     def __repr__(self) -> str:
         return (
-            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()}; candidates={self.candidates.describe()},"
-            f" {self._samples} samples, batch_size={self.batch_size}, {len(self)} steps per epoch, seed={self.seed})"
+            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()};"
+            f" candidates={self.candidates.describe()}, {self._samples} samples, batch_size={self.batch_size},"
+            f" {len(self)} steps per epoch, seed={self.seed})"
         )
 
     def set_epoch(self, epoch: int) -> None:
