@@ -39,7 +39,7 @@ def test_python_and_the_command_line_build_the_same_method(name):
         ),
         (
             "recommended",
-            {"objective": smdl.Objective(uncertainty=0.5, redundancy=0.5, space="gradients")},
+            {"objective": smdl.Objective(uncertainty=0.5, redundancy=0.5)},
             {"objective": {"uncertainty": 0.5, "redundancy": 0.5}},
         ),
         (

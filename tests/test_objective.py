@@ -112,6 +112,7 @@ def test_an_objective_is_changed_in_a_copy():
     paper = smdl.Objective.paper()
     assert paper.changed(distance="cosine") == smdl.Objective.paper(distance="cosine")
     assert paper.changed(redundancy=0.3, sigma=2.0) == smdl.Objective(redundancy=0.3, sigma=2.0)
+    assert smdl.Objective.recommended().changed(uncertainty=1.0) == smdl.Objective(uncertainty=1.0)
     assert paper == smdl.Objective.paper()
 
 

@@ -114,7 +114,7 @@ class ScheduleConfig:
 
 
 class _ObjectiveConfig:
-    """Changes to the method's objective. Weights, if any are given, replace all its weights."""
+    """The objective: weights make a new one; options alone change the method's own."""
 
     def given(self) -> dict[str, Any]:
         """Return what was set."""
