@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.distances import DISTANCES
-from smdl.greedy.specification import Reference
+from smdl.greedy.specification import Specification
 from smdl.jit import compiled
 from smdl.similarity import distance, nearest, similarity_matrix
 from tests.conftest import pools
@@ -30,7 +30,7 @@ def all_pairs(points):
 def test_scalar_vectorised_and_compiled_forms_agree(name, space, data, grid):
     pool = data.draw(pools(grid=grid))
     objective = smdl.Objective(redundancy=1.0, distance=name, space=space)
-    problem, check = objective.on(pool), Reference(pool, objective)
+    problem, check = objective.on(pool), Specification(pool, objective)
     everyone = torch.arange(len(pool))
     vectorised = problem.metric.between(everyone[:, None], everyone[None, :]).numpy()
     scalar = np.array([[check.pair(u, v) for v in check.points] for u in check.points])

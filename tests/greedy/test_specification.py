@@ -75,7 +75,7 @@ def test_mixtures_pick_what_the_equations_pick_on_a_dyadic_grid(path, pool, obje
 def test_every_pick_is_within_the_tolerance_of_the_best_on_arbitrary_floats(path, pool, objective, optimizer, data):
     size = data.draw(st.integers(1, len(pool)))
     selection = path(pool, objective, size, optimizer, seed=7)
-    check = specification.Reference(pool, objective)
+    check = specification.Specification(pool, objective)
     scale = sum(objective.weights.values())
     for k, (index, gain) in enumerate(zip(selection.indices.tolist(), selection.gains, strict=True)):
         before = selection.indices[:k].tolist()

@@ -26,7 +26,7 @@ from smdl.strategies.registry import STRATEGIES
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.submodular import Submodular
 from smdl.training.config import OptimizerConfig, TrainConfig
-from smdl.training.datasets.in_memory import InMemory, whole
+from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
 from smdl.training.factory import from_factory
 from smdl.training.files import cache_folder, replacing
@@ -138,7 +138,7 @@ def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
     """Data in memory comes as whole batches already."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    return whole if isinstance(dataset, InMemory) else None
+    return identity_collate if isinstance(dataset, InMemory) else None
 
 
 def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:

@@ -119,7 +119,7 @@ def test_an_empty_class_is_named(sorted_out):
 
 def test_a_class_of_the_test_alone_is_named(sorted_out):
     picture(sorted_out / "test/bee/a.png")
-    with pytest.raises(DataError, match="bee is of a class that train does not have: ant, cat"):
+    with pytest.raises(DataError, match="bee is not one of the classes in train: ant, cat"):
         folder(sorted_out)
 
 
@@ -129,7 +129,7 @@ def test_a_missing_folder_or_test_is_named(sorted_out):
     with pytest.raises(DataError, match="has no folders"):
         folder(sorted_out / "train/cat")
     (sorted_out / "test").rename(sorted_out / "exam")
-    with pytest.raises(DataError, match="has train, and neither test nor val"):
+    with pytest.raises(DataError, match="has train, but neither test nor val"):
         folder(sorted_out)
     (sorted_out / "val").mkdir()
     with pytest.raises(DataError, match="val has no folders"):

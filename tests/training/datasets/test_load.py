@@ -150,5 +150,5 @@ def test_an_unknown_name_gives_near_ones_and_the_way_of_ones_own():
 
 @pytest.mark.parametrize("option", ["train_size", "test_size"])
 def test_more_samples_than_there_are_are_refused(option):
-    with pytest.raises(ValueError, match=f"data.{option} must be .* samples there are, got 5000"):
+    with pytest.raises(ValueError, match=f"data.{option} must be .* the number of samples, got 5000"):
         load(DataConfig(**{option: 5000}))

@@ -138,7 +138,7 @@ def test_what_is_in_memory_stays_there(write):
         ("def make(): return [('text', 0)], [('text', 0)]", "an input of .* a tensor or array, got 'str'"),
         ("def make(): return pairs(4), [(torch.zeros(3), -1)]", "must be from 0 to 3, found -1 to 3"),
         ("def make():\n  d = pairs(4); d.classes = ['a', 'b']\n  return d, d", "must be from 0 to 1, found 0 to 3"),
-        ("def make():\n  d = pairs(4); d.targets = torch.rand(4)\n  return d, d", "one whole number a sample"),
+        ("def make():\n  d = pairs(4); d.targets = torch.rand(4)\n  return d, d", "one whole number per sample"),
     ],
 )
 def test_a_bad_factory_is_told_why(write, body, problem):
@@ -160,5 +160,5 @@ def test_an_error_inside_the_factory_is_the_users_to_see(write):
 @pytest.mark.parametrize("option", [{"resolution": 8}, {"augment": True}, {"augment": False}])
 def test_what_only_images_can_have_is_refused(write, option):
     name = write("def make(): return pairs(4), pairs(4)")
-    with pytest.raises(DataError, match=f"data.{next(iter(option))} is for the built-in sets"):
+    with pytest.raises(DataError, match=f"data.{next(iter(option))} works with the built-in sets"):
         load(DataConfig(name=name, **option))
