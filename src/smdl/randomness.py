@@ -79,6 +79,6 @@ def sample_compiled(order: np.ndarray, remaining: int, count: int, key: np.uint6
     """`sample`, for compiled callers."""
     for t in range(count):
         j = t + below_compiled(key, t, remaining - t)
-        held = order[t]
+        first = order[t]
         order[t] = order[j]
-        order[j] = held
+        order[j] = first

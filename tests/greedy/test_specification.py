@@ -1,4 +1,4 @@
-"""The fast paths pick what the plain loops pick."""
+"""The fast code picks the same samples as the plain loops of the specification."""
 
 from unittest import mock
 
@@ -23,7 +23,7 @@ def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options:
 
 
 def in_torch(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
-    """The same with the kernels switched off."""
+    """Select without the compiled kernels."""
     with mock.patch.object(gains, "compiled_term", return_value=None):
         return fast(pool, objective, size, optimizer, **options)
 
@@ -68,7 +68,7 @@ def test_mixtures_pick_what_the_equations_pick_on_a_dyadic_grid(path, pool, obje
 @pytest.mark.parametrize("path", [fast, in_torch])
 @given(
     pool=pools(grid=False),
-    objective=objectives(normalize="pool", neighbours=(None,)),  # who is a neighbour can hang on the last digit
+    objective=objectives(normalize="pool", neighbours=(None,)),  # neighbours can depend on the last digit
     optimizer=st.sampled_from(["naive", "lazy"]),
     data=st.data(),
 )
@@ -98,7 +98,7 @@ def test_lazy_is_naive(pool, objective, data):
 @settings(max_examples=15)
 @given(pool=pools(smallest=kernels.BLOCK + 1, largest=4 * kernels.BLOCK), objective=objectives(normalize="pool"))
 def test_ties_go_to_the_lowest_index_across_blocks(pool, objective):
-    """Larger pools than the plain loops can bear: few distinct points, so nearly everything ties."""
+    """Larger pools than the plain loops can handle, with few distinct points, so that nearly all samples tie."""
     plain = in_torch(pool, objective, 12, "naive")
     for optimizer in ("naive", "lazy"):
         assert fast(pool, objective, 12, optimizer).indices.tolist() == plain.indices.tolist()

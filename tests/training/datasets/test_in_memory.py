@@ -1,4 +1,4 @@
-"""Data in memory: batches, single samples, normalisation."""
+"""InMemory: batches, single samples, normalisation."""
 
 import pickle
 
@@ -16,7 +16,7 @@ def memory():
     return InMemory(images, torch.arange(30) % 10, *mean_and_std(images), Augmentation(1, flip=True))
 
 
-def test_a_batch_is_its_samples(memory):
+def test_a_batch_equals_its_single_samples(memory):
     plain = memory.plain()
     inputs, labels = plain.__getitems__([3, 29, 3])
     assert inputs.dtype == torch.float32
@@ -51,7 +51,7 @@ def test_augmentation_comes_before_normalisation(memory):
     """The zeros of the padding are black pixels, as in the images, not the mean."""
     black = (0 - memory.mean) / memory.std
     inputs, _ = InMemory(memory.images, memory.labels, memory.mean, memory.std, Augmentation(9)).__getitems__(range(30))
-    gone = inputs.flatten(2).std(2).sum(1) == 0  # cropped out of sight
+    gone = inputs.flatten(2).std(2).sum(1) == 0  # the crop contains only padding
     assert bool(gone.any())
     assert torch.allclose(inputs[gone][:, :, 0, 0], black.expand(int(gone.sum()), 3))
 
@@ -81,7 +81,7 @@ def test_vectors_are_inputs_too():
     assert labels.tolist() == [5, 0]
 
 
-def test_taking_samples_renames_them(memory):
+def test_a_labelled_subset_has_its_samples_and_labels(memory):
     taken = memory.labelled_subset(torch.tensor([4, 2]), torch.tensor([8, 9]))
     assert len(taken) == 2
     assert torch.equal(taken.images, memory.images[[4, 2]])
@@ -89,13 +89,13 @@ def test_taking_samples_renames_them(memory):
     assert memory.labelled_subset(torch.arange(30), memory.labels).images.data_ptr() == memory.images.data_ptr()
 
 
-def test_a_data_loader_passes_batches_on(memory):
+def test_a_torch_loader_returns_the_batches(memory):
     loader = DataLoader(memory.plain(), batch_size=12, collate_fn=identity_collate)
     sizes = [(tuple(inputs.shape), labels.dtype) for inputs, labels in loader]
     assert sizes == [((12, 3, 8, 8), torch.int64), ((12, 3, 8, 8), torch.int64), ((6, 3, 8, 8), torch.int64)]
 
 
-def test_it_survives_pickling(memory):
+def test_a_pickled_copy_gives_the_same_batches(memory):
     again = pickle.loads(pickle.dumps(memory))
     torch.manual_seed(0)
     expected = memory.__getitems__([1, 2])[0]

@@ -1,4 +1,4 @@
-"""Subsets, splits, imbalance and noise keep what they promise for any labels."""
+"""Subsets, splits, imbalance and label noise, for any labels."""
 
 import numpy as np
 import pytest
@@ -33,16 +33,16 @@ def test_a_subset_has_exactly_its_size_and_the_proportions(labels, data, seed):
     shares = size * counts / len(labels)
     if size >= (counts > 0).sum():
         assert (kept[counts > 0] >= 1).all()
-    if not (shares[counts > 0] < 1).any():  # else someone gave up a seat
+    if not (shares[counts > 0] < 1).any():  # otherwise a class gave up a seat
         assert (np.abs(kept - shares) < 1).all()
 
 
-def test_rare_classes_are_in_at_the_cost_of_the_most_frequent():
+def test_rare_classes_get_a_sample_of_the_most_frequent_class():
     labels = np.repeat([0, 1, 2], [1000, 1, 1])
     assert np.bincount(labels[stratified_subset(labels, 10, rng())]).tolist() == [8, 1, 1]
 
 
-def test_fewer_samples_than_classes_go_to_the_largest():
+def test_with_fewer_samples_than_classes_the_largest_classes_get_them():
     labels = np.repeat([0, 1, 2], [5, 50, 45])
     assert np.unique(labels[stratified_subset(labels, 2, rng())]).tolist() == [1, 2]
 
@@ -60,7 +60,7 @@ def test_a_subset_of_more_than_all_is_refused(size):
 
 
 @given(labels_.filter(lambda labels: len(labels) > 1), st.floats(0.01, 0.99), seeds)
-def test_a_split_loses_and_doubles_nothing(labels, fraction, seed):
+def test_a_split_contains_every_sample_once(labels, fraction, seed):
     rest, held = stratified_split(labels, fraction, rng(seed))
     assert sorted([*rest, *held]) == list(range(len(labels)))
     assert len(held) == min(max(round(fraction * len(labels)), 1), len(labels) - 1)
@@ -100,7 +100,7 @@ def test_noise_changes_exactly_its_share_to_other_classes(labels, fraction, seed
     assert (labels == before).all()
 
 
-def test_noise_falls_on_all_other_classes_alike():
+def test_noise_is_uniform_over_the_other_classes():
     counts = np.bincount(noisy_labels(np.full(9000, 3), 1.0, 10, rng()), minlength=10)
     assert counts[3] == 0
     assert np.delete(counts, 3).min() > 900  # of 1000
@@ -112,12 +112,12 @@ def test_noise_with_one_class_is_refused():
     assert noisy_labels(np.zeros(5, np.int64), 0.0, 1, rng()).tolist() == [0] * 5
 
 
-def test_purposes_draw_from_streams_of_their_own():
+def test_every_purpose_has_its_own_random_stream():
     draws = [generator(0, purpose).integers(2**62) for purpose in ("train subset", "test subset", "validation")]
     assert len(set(draws)) == 3
 
 
-def test_noise_and_imbalance_do_not_change_who_is_held_out():
+def test_noise_and_imbalance_do_not_change_the_validation_set():
     labels = np.repeat(np.arange(4), 50)
     _, _, plain = make_subsets(labels, 4, DataConfig(train_size=100, validation=0.2))
     train, _, spoiled = make_subsets(
@@ -130,7 +130,7 @@ def test_noise_and_imbalance_do_not_change_who_is_held_out():
 
 
 def test_steps_come_in_order():
-    """100 of 200, 20 of them held out, class 3 thinned to a fifth of its 20, then 30 % of what is left mislabelled."""
+    """Take 100 of 200, hold out 20, keep a fifth of class 3, then change 30 % of the remaining labels."""
     labels = np.repeat(np.arange(4), 50)
     config = DataConfig(train_size=100, validation=0.2, label_noise=0.3, imbalance=5)
     train, named, held = make_subsets(labels, 4, config)
@@ -140,7 +140,7 @@ def test_steps_come_in_order():
     assert (named != labels[train]).sum() == round(0.3 * 43)
 
 
-def test_nothing_asked_is_nothing_done():
+def test_the_default_config_changes_nothing():
     labels = np.array([1, 0, 1])
     train, named, held = make_subsets(labels, 2, DataConfig())
     assert train.tolist() == [0, 1, 2]
