@@ -33,7 +33,7 @@ UNREADABLE = pickle.dumps(numba.__version__) + b"csmdl.greedy.gains\nRenamed\n."
 @pytest.fixture
 def load_module(tmp_path, monkeypatch):
     """A function that imports a module with two compiled loops, each time as a new process would."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "")
     monkeypatch.setattr(jit, "_warned", [])
     path = tmp_path / "loops.py"
     path.write_text(MODULE)
