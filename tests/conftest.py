@@ -21,7 +21,9 @@ DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 
 
 @st.composite
-def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 14) -> smdl.Pool:
+def pools(
+    draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 14, dtypes: tuple = (np.float32, np.float64)
+) -> smdl.Pool:
     """Pools with all kinds of scores. On the grid there are few distinct values, so duplicates, zero vectors, constant
     columns and ties are frequent; widths are powers of two, so that even the row means of `correlation` are exact."""
     n = draw(st.integers(smallest, largest))
@@ -35,7 +37,7 @@ def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 
     else:
         features = np.abs(rng.normal(size=(n, width))) * 10.0 ** draw(st.integers(-3, 3))
         probabilities, reference = rng.dirichlet(np.full(classes, 0.4), n), rng.random((n, 4))
-    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    dtype = draw(st.sampled_from(dtypes))
     return smdl.Pool(
         features.astype(dtype),
         probabilities.astype(dtype),
