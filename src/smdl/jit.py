@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pkgutil import get_data
 from typing import Any, TypeVar
@@ -39,17 +40,14 @@ def _cached(function: F, options: Any) -> F:
     dispatcher = _njit(**options)(function)
     try:
         dispatcher._cache = _Cache(function)
-    except (OSError, RuntimeError) as error:  # numba found no folder to write to
-        _warn_once(error)
+    except (OSError, RuntimeError):  # numba found no folder to write to
+        _warn_once()
     return dispatcher
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, except that a file from another version of smdl, or a damaged file, is never an error.
-
-    Numba compares a cached loop with the file of that loop alone. A loop also contains the loops that it calls, so
-    the hash of all modules with loops is a part of the file names.
-    """
+    """Numba's cache, with the hash of all kernel sources in its file names: numba itself compares a cached loop only
+    with the file of that loop, and not with those of the loops it calls. A file that cannot be read is ignored."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -60,33 +58,25 @@ class _Cache(FunctionCache):
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # a damaged pickle can fail in any way
-            self._attempt(self.flush)
-            return None
+            with suppress(OSError):
+                self.flush()
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        self._attempt(super().save_overload, sig, data)
-
-    def _attempt(self, write: Callable[..., None], *arguments: Any) -> None:
         try:
-            write(*arguments)
-        except OSError as error:
-            _warn_once(error)
+            super().save_overload(sig, data)
+        except OSError:
+            _warn_once()
 
 
 @cache
 def _version() -> str:
-    sources = [get_data("smdl", name) or b"" for name in KERNEL_MODULES]
-    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
+    return hashlib.sha256(b"\0".join(get_data("smdl", name) or b"" for name in KERNEL_MODULES)).hexdigest()[:12]
 
 
-_warned: list[Exception] = []
-
-
-def _warn_once(error: Exception) -> None:
-    if not _warned:
-        _warned.append(error)
-        warnings.warn(
-            f"compiled loops cannot be cached, so every process compiles them again: {error}."
-            " Set NUMBA_CACHE_DIR to a folder that can be written to.",
-            stacklevel=2,
-        )
+@cache
+def _warn_once() -> None:
+    warnings.warn(
+        "compiled loops cannot be cached, so every process compiles them again:"
+        " set NUMBA_CACHE_DIR to a folder that can be written to",
+        stacklevel=2,
+    )
