@@ -16,7 +16,7 @@ ENGINE = ("arithmetic", "distances", "gradients", "greedy", "objective", "pool",
 #: One more rule holds for report: it imports neither torch nor numba, so of experiments and training it may use only
 #: the modules that do not import them (tests/report checks that in a process of its own).
 LAYERS = {
-    "base": ("configs", "errors", "jit", "randomness"),
+    "base": ("configs", "errors", "factory", "jit", "randomness"),
     "engine": ENGINE,
     "reading and scoring": ("batches", "loss_hook", "reading", "reference_model", "scoring"),
     "strategies and candidates": ("candidates", "strategies"),
