@@ -17,8 +17,8 @@ _njit: Any = njit
 PLAIN: Any = {"nogil": True}
 INLINED: Any = {**PLAIN, "forceinline": True}
 
-#: The modules with compiled loops.
-KERNEL_MODULES = ("arithmetic.py", "greedy/gains.py", "greedy/kernels.py", "randomness.py", "similarity.py")
+#: The modules with compiled loops, and this one, which says how they are compiled.
+KERNEL_MODULES = ("arithmetic.py", "greedy/gains.py", "greedy/kernels.py", "jit.py", "randomness.py", "similarity.py")
 
 
 def compiled(function: F) -> F:
