@@ -1,25 +1,74 @@
-"""What the README shows runs."""
+"""The pages of the documentation: their code runs, their links lead somewhere, every method and term has a card."""
 
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from smdl.methods import METHODS
+from smdl.terms import TERMS
+from smdl.training.config import TrainConfig
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "docs" / "loader.md", *sorted((ROOT / "docs" / "methods").glob("*.md"))]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+CARDS = ROOT / "docs" / "methods"
+#: Options of the commands that are no fields of TrainConfig.
+OTHERS = {"config", "help", "help-all", "print_config", "out", "resume", "quiet"}
+OTHERS |= {"methods", "seeds", "minutes", "protocols", "jobs", "values"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def code_of(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.name)
 def test_the_code_of_the_page_runs(page):
     namespace: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+    for block in code_of(page):
         exec(compile(block, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_links_of_the_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        if target.startswith("http"):
+            continue
+        linked = page.parent / target if target else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors_of(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def options_of(config: Any, prefix: str = "") -> set[str]:
+    """Return the dotted names of all fields of a config. Those of a dict end with a dot: its keys are free."""
+    names = set()
+    for field in fields(config):
+        value, name = getattr(config, field.name), prefix + field.name
+        names |= options_of(value, f"{name}.") if is_dataclass(value) else {f"{name}." if value == {} else name}
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_options_in_the_commands_of_the_page_exist(page):
+    known = options_of(TrainConfig())
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        for command in re.findall(r"smdl (?:train|compare|ablate) ([^#;\n]*)", block.replace("\\\n", " ")):
+            for option in re.findall(r"--([\w.-]+)", command):
+                free = option.partition(".")[0] + "."
+                assert option in known | OTHERS or free in known, f"{page.name} has --{option}"
+
+
+@pytest.mark.parametrize("name", [*METHODS, *TERMS])
+def test_every_method_and_term_has_a_card_with_what_a_reader_needs(name):
+    found = re.search(rf"^\| \[{name}\]\((\w+\.md)\)", (CARDS / "README.md").read_text(), re.MULTILINE)
+    assert found, f"the index of methods and terms lacks {name}"
+    card = (CARDS / found[1]).read_text()
+    for part in ("**What ", "## How to use ", "```python", "```sh", "## Costs", "## When ", "## Attribution"):
+        assert part in card, f"{found[1]} lacks {part}"
