@@ -46,7 +46,7 @@ def test_gradients_that_are_equal_although_their_factors_differ_are_at_distance_
 
 def test_space_gradients_needs_probabilities_and_labels():
     objective = smdl.Objective(redundancy=1.0, space="gradients")
-    with pytest.raises(ValueError, match=r'space="gradients" needs probabilities: give Pool\(probabilities='):
+    with pytest.raises(ValueError, match=r'space="gradients" needs probabilities: pass them as Pool\(probabilities='):
         smdl.select(smdl.Pool([[1.0], [2.0]]), objective, 1)
     with pytest.raises(ValueError, match="needs labels"):
         smdl.select(smdl.Pool([[1.0], [2.0]], [[0.5, 0.5], [1.0, 0.0]]), objective, 1)

@@ -17,6 +17,9 @@ GRID = 2.0**40
 #: The relative error of one float64 operation, rounded up.
 ROUNDING = 2.3e-16
 
+#: Scores whose spread is at most this share of their size are constant: scaled to [0, 1] they would be rounding noise.
+FLAT = 1e-12
+
 CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
 
 
@@ -125,7 +128,7 @@ def farthest(features: np.ndarray, centre: np.ndarray) -> float:
 @compiled
 def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float, high: float) -> None:
     """Add weight · (scores − low) / (high − low) to total in place. A constant score adds nothing."""
-    if high > low:
+    if high - low > FLAT * max(abs(low), abs(high)):
         for i in range(len(total)):
             total[i] += weight * ((scores[i] - low) / (high - low))
 

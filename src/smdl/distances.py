@@ -5,6 +5,7 @@ Distances are computed from differences, never from ‖u‖² + ‖v‖² − 2�
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
@@ -54,7 +55,12 @@ def _centred(u: Sequence[float]) -> list[float]:
 
 
 def _gaussian(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> float:
-    return -math.expm1(-_squared(u, v) / (2 * sigma * sigma))
+    return -math.expm1(-_squared(u, v) / doubled_square(sigma))
+
+
+def doubled_square(sigma: float) -> float:
+    """Return 2σ², and never 0: 0 / 0 is not a distance."""
+    return max(2.0 * sigma * sigma, sys.float_info.min)
 
 
 class Distance(NamedTuple):
@@ -115,6 +121,26 @@ class FeatureSpace:
         return np.sqrt(arithmetic.squared_norms(self.host))
 
 
+def in_safe_range(features: Tensor, least: float = 0.0) -> tuple[Tensor, float]:
+    """Return features whose squares neither overflow nor vanish, and the power of two they were multiplied by.
+
+    Such a factor changes no digit. Features of a usual size are returned as they are. `least` is a number that the
+    squares are added to.
+    """
+    low, high = features.aminmax()
+    exponent = math.frexp(max(-float(low), float(high), least))[1]
+    smallest, largest = _SAFE_EXPONENTS[features.dtype]
+    if smallest <= exponent <= largest or not bool(features.any()):
+        return features, 1.0
+    shift = -max(exponent, -1000)
+    first = shift // 2  # in two steps: 2 to the power of the whole shift may overflow
+    return features * 2.0**first * 2.0 ** (shift - first), 2.0**shift
+
+
+#: Exponents of the largest feature between which squares of differences are exact enough in each type.
+_SAFE_EXPONENTS = {torch.float32: (-30, 50), torch.float64: (-400, 400)}
+
+
 class Metric:
     """φ over a space. `bound` is D, an upper bound of all distances."""
 
@@ -123,6 +149,7 @@ class Metric:
         self.code = DISTANCES[name].code
         self._device, self._real = pool.device, real(pool.device)
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
+        self.doubled = doubled_square(self.sigma)
         self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
         self._lengths = widest(space.lengths(), self._device) if self.code == COSINE else None
 
@@ -133,7 +160,7 @@ class Metric:
             cosine = torch.where(norm > 0, self.space.inner(i, j).to(self._real) / norm, 0.0)
             return (1.0 - cosine).clamp(min=0.0)
         squared = self.space.squared(i, j).to(self._real)
-        return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / (2 * self.sigma * self.sigma))
+        return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / self.doubled)
 
     def _median(self) -> float:
         """Return the median distance of at most 64 points at a fixed stride, as a bandwidth that suits the data."""

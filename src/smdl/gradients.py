@@ -25,11 +25,13 @@ class GradientSpace:
     cancellation. Errors sum to zero except for rounding, so gradients are centred, and correlation equals cosine.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, features: Tensor | None = None, scale: float = 1.0) -> None:
+        """Use the pool's features, or `features`, which are the pool's times `scale`."""
+        features = pool.features if features is None else features
         self._real = real(pool.device)
-        self._features, self._errors = pool.features, pool.errors
-        self.bias = 1.0 if pool.bias else 0.0
-        self.host, errors = host(pool.features), host(pool.errors)
+        self._features, self._errors = features, pool.errors
+        self.bias = scale * scale if pool.bias else 0.0
+        self.host, errors = host(features), host(pool.errors)
         self.host_errors = errors.astype(self.host.dtype, copy=False)
         self.error_norms = arithmetic.squared_norms(errors)  # E, (N,)
         self.feature_norms = arithmetic.squared_norms(self.host) + self.bias  # F, (N,)

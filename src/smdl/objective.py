@@ -17,7 +17,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE
-from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma
+from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma, in_safe_range
 from smdl.errors import choice, unknown, whole_number
 from smdl.gradients import GradientSpace
 from smdl.pool import Pool
@@ -198,15 +198,29 @@ class Problem:
         return self.objective.weights[name] / unit if unit > 0 else 0.0
 
     @cached_property
+    def scaled_features(self) -> tuple[Tensor, float]:
+        """Features whose squares neither overflow nor vanish, and the power of two they were multiplied by."""
+        gradients = self.objective.space == "gradients" and self.pool.bias
+        return in_safe_range(self.pool.features, least=1.0 if gradients else 0.0)
+
+    @cached_property
     def space(self) -> Space:
-        return GradientSpace(self.pool) if self.objective.space == "gradients" else FeatureSpace(self.pool.features)
+        features, scale = self.scaled_features
+        in_gradients = self.objective.space == "gradients"
+        return GradientSpace(self.pool, features, scale) if in_gradients else FeatureSpace(features)
+
+    @cached_property
+    def sigma(self) -> float | None:
+        """The bandwidth in units of the space."""
+        sigma = self.objective.sigma
+        return None if sigma is None else sigma * self.scaled_features[1]
 
     @cached_property
     def metric(self) -> Metric:
         space = self.space
         if self.objective.distance == "correlation" and isinstance(space, FeatureSpace):
             space = FeatureSpace(torch.from_numpy(arithmetic.centred(space.host)).to(self.pool.device))
-        return Metric(self.pool, space, self.objective.distance, self.objective.sigma)
+        return Metric(self.pool, space, self.objective.distance, self.sigma)
 
     @cached_property
     def points(self) -> Points:

@@ -136,6 +136,8 @@ def widest(values: np.ndarray, device: torch.device) -> Tensor:
 def _tensor(name: str, value: Array) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked one: fill or drop its masked values first")
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got an array of {array.dtype}")
@@ -145,7 +147,8 @@ def _tensor(name: str, value: Array) -> Tensor:
         array = array.astype(array.dtype.newbyteorder("="))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*not writable.*")  # smdl never writes to what it is given
-        return torch.from_numpy(np.ascontiguousarray(array))
+        # copied also if it only looks contiguous: torch takes no negative strides, not even over a single row
+        return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else np.ascontiguousarray(array))
 
 
 def _floats(name: str, value: Array) -> Tensor:
@@ -154,7 +157,7 @@ def _floats(name: str, value: Array) -> Tensor:
     if tensor.dtype not in (torch.float32, torch.float64):
         if tensor.is_complex():
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
-        tensor = tensor.to(torch.float32)
+        tensor = tensor.to(_float_type(name, tensor))
     tensor = tensor.contiguous()
     if not bool(torch.isfinite(tensor.sum())):  # a temporary as large as the pool only if something is wrong
         bad = torch.nonzero(~torch.isfinite(tensor))
@@ -162,6 +165,16 @@ def _floats(name: str, value: Array) -> Tensor:
             where = tuple(bad[0].tolist())
             raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
     return tensor
+
+
+def _float_type(name: str, tensor: Tensor) -> torch.dtype:
+    """Return the float type that holds every value exactly."""
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.numel() == 0:
+        return torch.float32
+    largest = float(tensor.to(real(tensor.device)).abs().max())
+    if largest >= 2**53:
+        raise ValueError(f"{name} must be below 2^53 to be exact as floats, got {largest:.0f}")
+    return torch.float32 if largest <= 2**24 else real(tensor.device)
 
 
 def _matrix(name: str, value: Array) -> Tensor:

@@ -70,7 +70,7 @@ Points = Euclidean | Cosine | Gaussian | GradientEuclidean | GradientCosine | Gr
 
 def points_of(metric: Metric) -> Points:
     """Return the points of a metric as the compiled loops take them."""
-    space, bound, doubled = metric.space, metric.bound, 2.0 * metric.sigma * metric.sigma
+    space, bound, doubled = metric.space, metric.bound, metric.doubled
     rows = space.host
     if isinstance(space, GradientSpace):
         errors = space.host_errors

@@ -9,6 +9,7 @@ far. It works on several disjoint partitions at once, and row p of every array b
 `unit` is the gain that counts as 1 before the weight is applied: one positive constant per pool, never a shift.
 """
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,10 @@ from smdl.pool import Pool, host, real
 
 if TYPE_CHECKING:
     from smdl.objective import Problem
+
+
+#: The largest K/σ² of log_determinant: above, the differences that the Cholesky factor takes are rounding errors.
+LARGEST_KERNEL = 1e10
 
 
 class Term:
@@ -62,7 +67,7 @@ class MeanCloseness(ModularTerm):
     """MC(x) = cos(x, mean of V) (Eq. 6): high near the centre of the data, so outliers lose."""
 
     def scores(self) -> np.ndarray:
-        features = host(self.pool.features)
+        features = host(self.problem.scaled_features[0])
         return arithmetic.cosine_to(features, arithmetic.column_sums(features))
 
 
@@ -177,6 +182,8 @@ class FeatureCoverage(SetTerm):
         low = float(self.pool.features.min())
         if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
+        if not math.isfinite(float(self.pool.features.sum(dtype=real(self.pool.device)))):
+            raise ValueError("feature_coverage needs features with a finite sum, and theirs overflows: scale them")
         self.g = CONCAVE[problem.objective.concave]
         scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
         self.factor = GRID * _inverse(scale)
@@ -216,19 +223,26 @@ class LogDeterminant(SetTerm):
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
         objective = problem.objective
-        self.noise, self.kernel = objective.noise, objective.kernel
+        self.kernel, scale = objective.kernel, problem.scaled_features[1]
+        self._divisor = objective.noise * (scale * scale if self.kernel == "linear" else 1.0)
         if self.kernel != "linear":
-            self._metric = Metric(self.pool, problem.space, self.kernel, objective.sigma)
+            self._metric = Metric(self.pool, problem.space, self.kernel, problem.sigma)
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
         self._diagonal = self._entries(every_sample, every_sample)
+        largest = float(self._diagonal.max())
+        if not largest <= LARGEST_KERNEL:
+            raise ValueError(
+                f"log_determinant needs noise of at least {objective.noise * largest / LARGEST_KERNEL:.3g} for these"
+                f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
+            )
         self.factor = GRID * _inverse(float(self._diagonal.max().log1p()))
         self.unit = 1.0
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
         if self.kernel == "linear":
-            return self.problem.space.inner(i, j) / self.noise
-        return (1.0 - self._metric.between(i, j)) / self.noise
+            return self.problem.space.inner(i, j) / self._divisor
+        return (1.0 - self._metric.between(i, j)) / self._divisor
 
     def start(self, parts: Tensor) -> None:
         self._parts, self._remainder = parts, self._diagonal.clone()

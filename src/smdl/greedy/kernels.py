@@ -16,6 +16,13 @@ BLOCK = 256
 
 
 @compiled
+def _check_gain(gain):
+    """Raise an error for NaN: a step in which no gain compares would have no winner."""
+    if gain != gain:
+        raise FloatingPointError("a gain is not a number")
+
+
+@compiled
 def exact(term, modular, members, size, low, penalty, lazy, key):
     """Maximise greedily over `members` (ascending). Each step computes the gain of every candidate, or with `lazy`
     only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`."""
@@ -23,6 +30,8 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
     state, picked, gains = empty_state(term), np.empty(size, np.int32), np.empty(size)
     bounds, seen = np.empty(n), np.zeros(n, np.int32)
     single_gains(term, state, modular, members, bounds)
+    for place in range(n):
+        _check_gain(bounds[place])
     blocks = (n + BLOCK - 1) // BLOCK
     tops = np.empty(blocks)
     for k in range(blocks):
@@ -57,6 +66,7 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
                                 bound,
                                 best if lazy else -np.inf,
                             )
+                            _check_gain(bound)
                             bounds[place] = bound
                         if bound > best or (bound == best and place < winner):
                             best, winner = bound, place
@@ -91,6 +101,7 @@ def stochastic(term, modular, members, size, low, penalty, sample, key):
             if seen[place] != count:
                 a = members[place]
                 bound, seen[place] = gain_of(term, state, modular[a], a, picked, seen[place], count, bound, best)
+                _check_gain(bound)
                 bounds[place] = bound
             lowest = min(lowest, bound)
             if bound > best or (bound == best and place < winner):

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.arithmetic import FLAT
 from smdl.greedy import gains, kernels
 from smdl.objective import Problem
 from smdl.pool import widest
@@ -54,6 +55,21 @@ def maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
     """Maximise over each part (ascending int32 indices). Part p uses the random stream keys[p]."""
+    try:
+        found = _maximise(problem, parts, rule, keys, threads)
+        if any(np.isnan(picks.gains).any() for picks in found):
+            raise FloatingPointError
+    except FloatingPointError:
+        raise ValueError(
+            f"a gain of {problem.objective!r} is not a number: the inputs of the pool are too large or too small for"
+            " it. Scale them"
+        ) from None
+    return found
+
+
+def _maximise(
+    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
+) -> list[Picks]:
     term = gains.compiled_term(problem)
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
@@ -148,7 +164,7 @@ class _Torch:
             for p in torch.nonzero(worst == best)[:, 0].tolist():
                 tied = places[p][valid[p]]
                 winners[p] = tied[below(derive(self.keys[p], 0), drawn[p], len(tied))]
-        return winners, best
+        return winners.clamp(max=self.table.shape[1] - 1), best  # no winner if a gain is NaN, which `maximise` reports
 
     def _gains(self, places: Tensor, valid: Tensor) -> Tensor:
         """Return F(a | S_p) of the candidates at `places` (P, K); −∞ where they are not valid."""
@@ -213,4 +229,5 @@ def _scaled(raw: Tensor, valid: Tensor) -> Tensor:
     """Scale to [0, 1] over the valid candidates of each part; 0 where all are equal."""
     low = torch.where(valid, raw, math.inf).min(dim=1, keepdim=True).values
     high = torch.where(valid, raw, -math.inf).max(dim=1, keepdim=True).values
-    return torch.where(high > low, (raw - low) / torch.where(high > low, high - low, 1.0), 0.0)
+    spread = high - low > FLAT * torch.maximum(high.abs(), low.abs())
+    return torch.where(spread, (raw - low) / torch.where(spread, high - low, 1.0), 0.0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from smdl.arithmetic import GRID
+from smdl.arithmetic import FLAT, GRID
 from smdl.distances import DISTANCES, total
 from smdl.objective import Objective
 from smdl.pool import Pool
@@ -28,6 +28,11 @@ def cosine(u: Vector, v: Vector) -> float:
     dot = total(a * b for a, b in zip(u, v, strict=True))
     norm = math.sqrt(total(a * a for a in u)) * math.sqrt(total(b * b for b in v))
     return dot / norm if norm > 0 else 0.0
+
+
+def scaled(score: float, low: float, high: float) -> float:
+    """Scale a score to [0, 1]; 0 if the scores are equal but for rounding."""
+    return (score - low) / (high - low) if high - low > FLAT * max(abs(low), abs(high)) else 0.0
 
 
 CONCAVE: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "log": math.log1p, "ratio": lambda m: m / (1 + m)}
@@ -93,7 +98,7 @@ class Specification:
             else:
                 scores = [score(a, selected) for a in range(self.n)]
                 low, high = min(scores), max(scores)
-                parts = [weight * ((scores[a] - low) / (high - low)) if high > low else 0.0 for a in candidates]
+                parts = [weight * scaled(scores[a], low, high) for a in candidates]
             totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
         return totals
 
@@ -103,7 +108,7 @@ class Specification:
             scores = [self.raw[name](a, selected) for a in candidates]
             low, high = min(scores), max(scores)
             for k, score in enumerate(scores):
-                totals[k] += weight * ((score - low) / (high - low) if high > low else 0.0)
+                totals[k] += weight * scaled(score, low, high)
         return totals
 
     def _uncertainty(self) -> Score:
