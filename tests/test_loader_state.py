@@ -204,3 +204,47 @@ def test_a_resumed_loader_does_not_train_the_reference_again():
     assert len(data.reads) < cost
     assert data.reads[:30] == list(range(30)), "scoring, and nothing before it"
     assert torch.equal(resumed.state_dict()["reference"], loader.state_dict()["reference"])
+
+
+def spoiled(case: str, change) -> tuple[smdl.DataLoader, dict]:
+    loader, model, optimizer = begun(case)
+    train(loader, model, optimizer, 10)
+    state = through_a_file(loader.state_dict())
+    change(state)
+    return begun(case)[0], state
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "message"),
+    [
+        ("recommended", lambda s: s.pop("epoch"), "epoch missing"),
+        ("recommended", lambda s: s.update(more=1), "more not known"),
+        ("recommended", lambda s: s["run"].pop("seed"), "the state's run .* seed missing"),
+        ("recommended", lambda s: s.update(step=-1), "the state's step must be a whole number ≥ 0, got -1"),
+        ("recommended_full", lambda s: s["candidates"].pop("used"), "used missing"),
+        ("recommended_full", lambda s: s["candidates"].update(used=torch.zeros(29, dtype=torch.bool)), "30 flags"),
+        (
+            "recommended_full",
+            lambda s: s["candidates"].update(used=torch.zeros(30)),
+            "must be 30 flags, got torch.float",
+        ),
+        ("recommended_full", lambda s: s["candidates"]["window"][0]["indices"].fill_(30), r"indices in 0..29"),
+        ("recommended_full", lambda s: s["candidates"]["window"][0].pop("gains"), "a planned batch .* gains missing"),
+        ("loss", lambda s: s["strategy"].update(losses=torch.zeros(3)), r"losses must be 30 numbers, got shape \(3,\)"),
+        ("loss", lambda s: s["strategy"]["order"].fill_(1), r"order must hold each of 0..29 once"),
+        ("paper", lambda s: s.update(reference=torch.zeros(3, 2)), "reference must be features of the 30 samples"),
+    ],
+)
+def test_a_spoiled_state_is_refused_and_changes_nothing(case, change, message):
+    loader, state = spoiled(case, change)
+    before = through_a_file(loader.state_dict())
+    with pytest.raises(ValueError, match=message):
+        loader.load_state_dict(state)
+    after = loader.state_dict()
+    assert str(after) == str(before)
+
+
+@pytest.mark.parametrize("state", [None, [], "state"])
+def test_a_state_is_a_dict(state):
+    with pytest.raises(TypeError, match="the state must be a dict that state_dict returned"):
+        smdl.DataLoader(Tuples(30), Net(), 4).load_state_dict(state)

@@ -1,5 +1,6 @@
 """DataLoader and SelectiveLoader: batches chosen with the model that is about to train on them."""
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from torch.utils.data import Dataset
 
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.candidates.stream import Stream, StreamEpoch
-from smdl.errors import choice, whole_number
+from smdl.errors import check_keys, choice, whole_number
 from smdl.loss_hook import BatchLosses, loss_hook
 from smdl.methods import Method, as_method
 from smdl.objective import Objective
@@ -64,15 +65,27 @@ class _Loader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume where `state` was taken: the next iteration is the rest of its epoch."""
+        """Resume where `state` was taken: the next iteration is the rest of its epoch. A state that does not fit is
+        refused and changes nothing."""
+        check_keys("the state", state, self.state_dict())
+        check_keys("the state's run", state["run"], self._signature())
         for name, value in self._signature().items():
-            saved = state["run"].get(name)
+            saved = state["run"][name]
             if saved != value:
                 raise ValueError(f"this state belongs to a loader with {name} {saved}, this one has {value}")
-        self._epoch, self._step = state["epoch"], state["step"]
-        self.candidates.load_state_dict(state["candidates"])
-        self.strategy.load_state_dict(state["strategy"])
-        self._resumed = True
+        epoch, step = (
+            whole_number("the state's epoch", state["epoch"], 0),
+            whole_number("the state's step", state["step"], 0),
+        )
+        before = copy.deepcopy(self.candidates), copy.deepcopy(self.strategy.state_dict())
+        try:
+            self.candidates.load_state_dict(state["candidates"])
+            self.strategy.load_state_dict(state["strategy"])
+        except Exception:
+            self.candidates = before[0]
+            self.strategy.load_state_dict(before[1])
+            raise
+        self._epoch, self._step, self._resumed = epoch, step, True
 
     def _signature(self) -> dict[str, Any]:
         return {"seed": self.seed, "strategy": self.strategy.describe(), "candidates": self.candidates.describe()}
@@ -210,8 +223,11 @@ class DataLoader(_Loader):
         return {**super().state_dict(), "reference": self._trained_reference}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        reference = state.get("reference") if isinstance(state, dict) else None
+        if reference is not None:
+            _check_reference(reference, self._samples)
         super().load_state_dict(state)
-        self._trained_reference = state["reference"]
+        self._trained_reference = reference
 
     def _signature(self) -> dict[str, Any]:
         own = {"samples": self._samples, "batch_size": self.batch_size, "drop_last": self.drop_last}

@@ -147,7 +147,7 @@ def test_a_saved_state_goes_on_with_the_same_draws():
     file = io.BytesIO()
     torch.save(strategy.state_dict(), file)
     file.seek(0)
-    resumed = constant(100.0, sort_every=5)
+    resumed = prepared(constant(100.0, sort_every=5), 20)
     resumed.load_state_dict(torch.load(file, weights_only=True))
     for seed in range(5):
         assert draw(strategy, 20, 3, seed).tolist() == draw(resumed, 20, 3, seed).tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from smdl.candidates.source import Candidates, DatasetEpoch
-from smdl.errors import whole_number
+from smdl.errors import check_keys, whole_number
 from smdl.pool import host
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
@@ -30,6 +30,7 @@ class Full(Candidates):
     replacement: bool = False
     _window: deque[Selection] = field(default_factory=deque, init=False, repr=False, compare=False)
     _used: np.ndarray = field(default_factory=lambda: np.zeros(0, bool), init=False, repr=False, compare=False)
+    _samples: int = field(default=0, init=False, repr=False, compare=False)
     plain_scoring = True
 
     def __post_init__(self) -> None:
@@ -49,6 +50,7 @@ class Full(Candidates):
 
     def begin(self, samples: int) -> None:
         self._window.clear()
+        self._samples = samples
         self._used = np.zeros(0 if self.replacement else samples, bool)
 
     def period(self, steps_per_epoch: int) -> int:
@@ -83,8 +85,18 @@ class Full(Candidates):
         return {"window": planned, "used": torch.from_numpy(self._used.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._used = host(state["used"]).copy()
-        self._window = deque(
-            Selection(host(planned["indices"]), host(planned["gains"]), float(planned["gains"].sum()))
-            for planned in state["window"]
-        )
+        check_keys("the state of Full", state, ("window", "used"))
+        used, window = state["used"], [Selection(*_planned(one, self._samples)) for one in state["window"]]
+        if used.dtype != torch.bool or used.shape != self._used.shape:
+            raise ValueError(f"used must be {len(self._used)} flags, got {used.dtype} of shape {tuple(used.shape)}")
+        self._used, self._window = host(used).copy(), deque(window)
+
+
+def _planned(state: dict[str, Any], samples: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the indices, gains and value of a planned batch, checked."""
+    check_keys("a planned batch", state, ("indices", "gains"))
+    indices, gains = host(state["indices"]), host(state["gains"])
+    whole = indices.dtype == np.int64 and indices.ndim == 1 and indices.shape == gains.shape
+    if not whole or (len(indices) and not (indices.min() >= 0 and indices.max() < samples)):
+        raise ValueError(f"a planned batch must be indices in 0..{samples - 1} with a gain each, got {indices}")
+    return indices, gains, float(gains.sum())

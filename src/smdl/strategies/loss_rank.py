@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.errors import choice, whole_number
+from smdl.errors import check_keys, choice, whole_number
 from smdl.pool import Pool, host
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
@@ -100,8 +100,14 @@ class LossRank(Strategy):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._drawn, self._since_sort = int(state["drawn"]), int(state["since_sort"])
-        self._losses, self._order = host(state["losses"]).copy(), host(state["order"]).copy()
+        check_keys("the state of LossRank", state, self.state_dict())
+        losses, order, n = host(state["losses"]).copy(), host(state["order"]).copy(), len(self._losses)
+        if losses.shape != (n,) or np.isnan(losses).any():
+            raise ValueError(f"losses must be {n} numbers, got shape {losses.shape}")
+        if len(order) and not np.array_equal(np.sort(order), np.arange(n)):
+            raise ValueError(f"order must hold each of 0..{n - 1} once")
+        drawn, since = (whole_number(name, state[name], 0) for name in ("drawn", "since_sort"))
+        self._losses, self._order, self._drawn, self._since_sort = losses, order, drawn, since
 
 
 def ranks(uniform: np.ndarray, n: int, pressure: float) -> np.ndarray:
