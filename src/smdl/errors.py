@@ -1,7 +1,13 @@
-"""One wording for bad input: the argument, the value, and what is allowed."""
+"""Messages for bad input: the argument, the value, and what is allowed; and for packages that are not installed."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
+
+#: Import names of the packages that `smdl[train]` installs. The engine and the loader need none of them.
+TRAIN_PACKAGES = (
+    "PIL", "filelock", "jinja2", "matplotlib", "pooch", "requests", "rich", "safetensors", "scipy", "sklearn", "yaml"
+)  # fmt: skip
 
 
 def choice(argument: str, value: object, allowed: str) -> str:
@@ -15,3 +21,9 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     close = get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"
+
+
+def missing_packages() -> str | None:
+    """ "not installed: rich, scipy. Run pip install 'smdl[train]'"; None if all packages are installed."""
+    missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
+    return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
