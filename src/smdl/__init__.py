@@ -1,52 +1,60 @@
-"""smdl, the SubModular Data Loader: mini-batches by maximising a submodular score instead of drawing lots."""
+"""smdl, the SubModular Data Loader: choose mini-batches by maximising a submodular score."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smdl.candidates import Full, RandomPool
-    from smdl.loader import DataLoader
+    from smdl.candidates.full import Full
+    from smdl.candidates.random_pool import RandomPool
+    from smdl.candidates.source import Candidates
+    from smdl.loader import DataLoader, SelectiveLoader
+    from smdl.methods import Method
     from smdl.objective import Objective
     from smdl.pool import Pool
     from smdl.selection import Evaluation, Selection, evaluate, select
     from smdl.strategies.strategy import Strategy
-    from smdl.streaming import filter, pick  # noqa: A004
 
 __version__ = "0.1.0"
 __all__ = [
+    "Candidates",
     "DataLoader",
     "Evaluation",
     "Full",
+    "Method",
     "Objective",
     "Pool",
     "RandomPool",
     "Selection",
+    "SelectiveLoader",
     "Strategy",
     "evaluate",
-    "filter",
-    "pick",
     "select",
 ]
 
-_HOMES = {
+_MODULES = {
+    "Candidates": "candidates.source",
     "DataLoader": "loader",
     "Evaluation": "selection",
-    "Full": "candidates",
+    "Full": "candidates.full",
+    "Method": "methods",
     "Objective": "objective",
     "Pool": "pool",
-    "RandomPool": "candidates",
+    "RandomPool": "candidates.random_pool",
     "Selection": "selection",
+    "SelectiveLoader": "loader",
     "Strategy": "strategies.strategy",
     "evaluate": "selection",
-    "filter": "streaming",
-    "pick": "streaming",
     "select": "selection",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load their module at first use: importing smdl does not import torch."""
-    if name not in _HOMES:
+    """Import the module of a public name at first use: importing smdl does not import torch."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'smdl' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"smdl.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"smdl.{_MODULES[name]}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+from numbers import Integral
+from typing import Any
 
 #: Import names of the packages that `smdl[train]` installs. The engine and the loader need none of them.
 TRAIN_PACKAGES = (
@@ -11,12 +13,12 @@ TRAIN_PACKAGES = (
 
 
 def choice(argument: str, value: object, allowed: str) -> str:
-    """'size must be a whole number ≥ 1, got 0'."""
+    """Return 'size must be a whole number ≥ 1, got 0'."""
     return f"{argument} must be {allowed}, got {value!r}"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """ "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
+    """Return "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
     known = sorted(known)
     close = get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
@@ -27,3 +29,13 @@ def missing_packages() -> str | None:
     """ "not installed: rich, scipy. Run pip install 'smdl[train]'"; None if all packages are installed."""
     missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
     return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
+
+
+def whole_number(argument: str, value: Any, least: int = 1) -> int:
+    """Return the value as an int: a TypeError if it is none, a ValueError if it is below `least`."""
+    allowed = f"a whole number ≥ {least}"
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(choice(argument, value, allowed))
+    if value < least:
+        raise ValueError(choice(argument, value, allowed))
+    return int(value)

@@ -1,81 +1,131 @@
-"""DataLoader: batches chosen with the model that is about to train on them."""
+"""DataLoader and SelectiveLoader: batches chosen with the model that is about to train on them."""
 
 import math
-import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from smdl.batches import height, take
-from smdl.candidates import (
-    Full,
-    RandomPool,
-    Refresh,
-    at_most,
-    bounds,
-    check_batch_size,
-    check_count,
-    check_refresh,
-    check_replacement,
-    check_size_penalty,
-    deal,
-    make_strategy,
-    pool_sizes,
-)
-from smdl.errors import choice
-from smdl.loss_hook import loss_hook
+from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
+from smdl.candidates.stream import Stream, StreamEpoch
+from smdl.errors import choice, whole_number
+from smdl.loss_hook import BatchLosses, loss_hook
+from smdl.methods import Method, as_method
 from smdl.objective import Objective
-from smdl.pool import Pool, host
+from smdl.pool import host
 from smdl.randomness import stream
 from smdl.reading import Reader, Request, check_dataset
-from smdl.reference_model import in_order, reference_features
+from smdl.reference_model import reference_features
 from smdl.scoring import Features, Forward, Scorer, Targets
 from smdl.selection import Selection
-from smdl.strategies.strategy import Size, Strategy
+from smdl.strategies.strategy import Strategy
 
-# What the streams of random numbers below a loader's seed are for.
-_DECK, _STEP, _READ = range(3)
-_OURS = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
+_DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
 
-class DataLoader:
-    """Stands where torch.utils.data.DataLoader stood; the model chooses among the candidates at every step.
+class _Loader:
+    """What both loaders share: the method, the count of epochs and steps, the clock, the state."""
 
-    dataset            map-style; items as its collate_fn likes them
-    model              the one in training; scored as it is at that step, and left as it was
-    batch_size         or (fewest, most) with size_penalty: stop, after the fewest, once the best gain is below it
-    strategy           smdl, uniform (SGD), loss (Loshchilov & Hutter), or a Strategy
-    objective          of smdl: recommended, paper, paper_subset, or an Objective
-    refresh            RandomPool(factor=3): a fresh random pool of 3 batches, scored at every step (the default);
-                       Full(every=5): all of V scored every 5 steps (the default of paper; short: refresh_every=5)
-    replacement        with Full: a sample may come again within an epoch (Algorithm 2 to the letter)
-    reference          for feature_match: features (N, M), or a model that gives them; trained here unless given
+    def __init__(self, method: Method, scorer: Scorer, seed: int) -> None:
+        self.method = method
+        self.strategy, self.candidates = method.make()
+        self.seed = whole_number("seed", seed, 0)
+        self._scorer, self._key = scorer, stream(self.seed)
+        #: The selection behind the current batch.
+        self.selection: Selection | None = None
+        #: Seconds spent so far, by part.
+        self.seconds = {"data": 0.0, "scoring": 0.0, "selection": 0.0}
+        self._epoch = self._step = self._iterations = 0
+        self._resumed = False
+
+    @property
+    def epoch(self) -> int:
+        """Index of the current epoch. After the last batch of an epoch it is already the next one."""
+        return self._epoch
+
+    @property
+    def forwards(self) -> int:
+        """Number of samples forwarded for scoring so far."""
+        return self._scorer.samples
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that decides the batches still to come: tensors and plain values."""
+        return {
+            "run": self._signature(),
+            "epoch": self._epoch,
+            "step": self._step,
+            "candidates": self.candidates.state_dict(),
+            "strategy": self.strategy.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume where `state` was taken: the next iteration is the rest of its epoch."""
+        for name, value in self._signature().items():
+            saved = state["run"].get(name)
+            if saved != value:
+                raise ValueError(f"this state belongs to a loader with {name} {saved}, this one has {value}")
+        self._epoch, self._step = state["epoch"], state["step"]
+        self.candidates.load_state_dict(state["candidates"])
+        self.strategy.load_state_dict(state["strategy"])
+        self._resumed = True
+
+    def _signature(self) -> dict[str, Any]:
+        return {"seed": self.seed, "strategy": self.strategy.describe(), "candidates": self.candidates.describe()}
+
+    def _begin(self, epoch: int) -> None:
+        self._epoch, self._step = epoch, 0
+
+    def _start_iteration(self) -> int:
+        """Return the number of this iteration. An epoch that was left half-way is over; a loaded one continues."""
+        _check_one_rank()
+        if not self._resumed and self._step:
+            self._begin(self._epoch + 1)
+        self._resumed = False
+        self._iterations += 1
+        return self._iterations
+
+    def _check_latest(self, iteration: int) -> None:
+        if iteration != self._iterations:
+            raise RuntimeError("another iteration of this loader was started: only the latest one can be continued")
+
+    def _basics(self) -> tuple[int, int, int, Strategy, Scorer, dict[str, float]]:
+        return self._epoch, self._step, self._key, self.strategy, self._scorer, self.seconds
+
+
+class DataLoader(_Loader):
+    """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
+
+    dataset          map-style; its items are whatever collate_fn accepts
+    model            the model in training; scored as it is at that step, and left unchanged
+    method           a name of `smdl.methods.METHODS` (uniform, loss, paper, recommended, …), `package.module:name`,
+                     a `smdl.Method` or a `smdl.Strategy`
+    objective        replaces the method's objective: maximise this `smdl.Objective`, in the method's source
+    candidates       replaces the method's source: RandomPool(factor=3), Full(every=5), or a `smdl.Candidates`
+    options          changes options of the method's strategy, such as {"pressure": 50} for loss
+    epochs           length of the run, for methods that change over it (loss)
+    reference        for feature_match: features (N, M), or a model that computes them; trained here unless given
     features, forward, targets: how to score batches and models of another form, see `smdl.scoring.Scorer`
-    scoring_dataset    the same samples with the evaluation transform; the dataset itself unless given
-    seed               of everything that is drawn here; the global generators are left alone
-    options            of torch's DataLoader: collate_fn, pin_memory, worker_init_fn, prefetch_factor, ...
+    scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
+    seed             seeds every random draw of the loader; the global generators are not used
+    torch_options    options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
     """
 
     def __init__(
         self,
         dataset: Dataset,
         model: nn.Module,
-        batch_size: Size = 50,
+        batch_size: int = 50,
         *,
-        strategy: str | Strategy = "smdl",
-        objective: str | Objective | None = None,
-        refresh: Refresh | None = None,
-        refresh_every: int | None = None,
-        replacement: bool = False,
-        size_penalty: float | None = None,
+        method: str | Method | Strategy = "recommended",
+        objective: Objective | None = None,
+        candidates: Candidates | None = None,
+        options: Mapping[str, Any] | None = None,
+        epochs: int | None = None,
         reference: Tensor | np.ndarray | nn.Module | None = None,
         features: Features = None,
         forward: Forward | None = None,
@@ -86,55 +136,46 @@ class DataLoader:
         num_workers: int = 0,
         seed: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        **options: Any,
+        **torch_options: Any,
     ) -> None:
-        for name in _OURS:
-            if name in options:
-                raise ValueError(f"{name} is smdl's own business here: choose a strategy= and a seed= instead")
-        self.dataset, self.model = dataset, model
-        self._n = check_dataset(dataset)
-        if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._n:
-            raise ValueError(f"scoring_dataset must have the dataset's {self._n} samples, got {len(scoring_dataset)}")  # type: ignore[arg-type]
-        self.batch_size = check_batch_size(batch_size, self._n)
-        self.strategy = make_strategy(strategy, objective, size_penalty)
-        check_size_penalty(self.strategy, self.batch_size)
-        self.refresh = check_refresh(self.strategy, objective, refresh, refresh_every)
-        self.replacement = check_replacement(self.strategy, self.refresh, replacement)
-        self._key = stream(seed)
-        self.drop_last, self.seed = drop_last, int(seed)
-        self._scorer = Scorer(model, forward=forward, targets=targets, features=features)
-        self._scoring_batch_size = check_count("scoring_batch_size", scoring_batch_size)
-        self._reader = Reader(dataset, scoring_dataset, collate_fn, num_workers, **options)
+        for name in _DECIDED_HERE:
+            if name in torch_options:
+                raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
+        _check_one_rank()
+        self._samples = check_dataset(dataset)
+        if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
+            found = len(scoring_dataset)  # type: ignore[arg-type]
+            raise ValueError(f"scoring_dataset must have the dataset's {self._samples} samples, got {found}")
+        self.batch_size = whole_number("batch_size", batch_size)
+        if self.batch_size > self._samples:
+            raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
+        changed = as_method(method).changed(objective, candidates, options)
+        super().__init__(changed, Scorer(model, forward=forward, targets=targets, features=features), seed)
+        self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
+        self.dataset, self.model, self.drop_last = dataset, model, _check_flag("drop_last", drop_last)
+        self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
+        self._reader = Reader(dataset, scoring_dataset, collate_fn, num_workers, **torch_options)
         self._both = scoring_dataset is not None
-        self._given_reference = _check_reference(reference, self._n)
+        self._given_reference = _check_reference(reference, self._samples)
         self._trained_reference: Tensor | None = None
-        self.batch: Selection | None = None
-        self.seconds = {"data": 0.0, "scoring": 0.0, "selection": 0.0}
-        self._epoch, self._resumed = 0, False
+        self._losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
+        self._observed = False
         self._begin(0)
 
     def __len__(self) -> int:
-        if isinstance(self.batch_size, tuple):
-            raise TypeError(
-                "a loader with an adaptive batch size has no len(): how many batches make an epoch is not known"
-            )
-        return self._n // self.batch_size if self.drop_last else math.ceil(self._n / self.batch_size)
+        """Return the number of batches per epoch."""
+        return steps_per_epoch(self._samples, self.batch_size, self.drop_last)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch in hand; once its last batch is, the next."""
-        return self._epoch
-
-    @property
-    def forwards(self) -> int:
-        """Samples forwarded for scoring so far."""
-        return self._scorer.samples
+    def __repr__(self) -> str:
+        return (
+            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()}; candidates={self.candidates!r},"
+            f" {self._samples} samples, batch_size={self.batch_size}, {len(self)} steps per epoch, seed={self.seed})"
+        )
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch the next iteration is; without it every iteration is the next one."""
-        if not isinstance(epoch, int) or epoch < 0:
-            raise ValueError(choice("epoch", epoch, "a whole number ≥ 0"))
-        if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state goes on where it was
+        """Make the next iteration this epoch. Without it, every iteration is the next epoch."""
+        whole_number("epoch", epoch, 0)
+        if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
             self._begin(epoch)
             self._resumed = False
 
@@ -142,234 +183,197 @@ class DataLoader:
         return self._iterate()
 
     def warm_up(self) -> None:
-        """Compile what selection needs, on the first few samples: else the first step does, and takes seconds."""
-        if not self.strategy.scores or self.strategy.learns:  # what learns would take this for a batch
+        """Compile what selection needs, on the first few samples. Otherwise the first step does, and takes seconds."""
+        if not self.strategy.needs_scores or self.strategy.needs_losses:  # the latter would count this as a batch
             return
         seconds, samples = dict(self.seconds), self._scorer.samples
-        _, high = bounds(self.batch_size)
-        rows = np.arange(min(self._n, 3 * high))
+        rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()
         with torch.random.fork_rng(devices=[]):
             _, batch = next(iter(self._reader.read([Request(0, rows.tolist(), train=False, score=True)])))
-        self.strategy.select(self._score_pool(batch, rows), rows, at_most(self.batch_size, len(rows)), self._rng())
+        epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
 
     def observe(self, losses: Tensor | np.ndarray) -> None:
-        """The loss of each sample of the current batch, for strategies that learn from it. A hook on the model calls
-        this by itself where the training forward returns logits; call it where it does not."""
-        if self.batch is None:
-            raise ValueError("observe takes the losses of the batch in hand, and none was handed out yet")
+        """Take the loss of each sample of the current batch, for methods that need losses. A hook on the model calls
+        this by itself if the training forward returns logits; call it if it does not."""
+        if self.selection is None:
+            raise ValueError("observe takes the losses of the current batch, and there was no batch yet")
         values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
-        if values.shape != self.batch.indices.shape:
-            raise ValueError(f"losses must be one a sample of the batch, {len(self.batch)}, got shape {values.shape}")
-        self.strategy.observe(self.batch.indices, values.astype(np.float64))
+        if values.shape != self.selection.indices.shape:
+            raise ValueError(
+                f"losses must be one per sample of the batch, {len(self.selection)}, got shape {values.shape}"
+            )
+        self.strategy.observe(self.selection.indices, values.astype(np.float64))
         self._observed = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides the batches still to come: tensors and plain values."""
-        return {
-            "run": self._run_signature(),
-            "epoch": self._epoch,
-            "step": self._step,
-            "used": self._used,
-            "taken": torch.from_numpy(self._taken.copy()),
-            "window": [
-                {"indices": torch.from_numpy(planned.indices), "gains": torch.from_numpy(planned.gains)}
-                for planned in self._window
-            ],
-            "strategy": self.strategy.state_dict(),
-            "reference": self._trained_reference,
-        }
+        return {**super().state_dict(), "reference": self._trained_reference}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken: the next iteration is the rest of its epoch."""
-        mine = self._run_signature()
-        for name, value in mine.items():
-            if state["run"].get(name) != value:
-                raise ValueError(
-                    f"this state is of a loader with {name} {state['run'].get(name)}, this one has {value}"
-                )
-        self._epoch, self._step, self._used = state["epoch"], state["step"], state["used"]
-        self._taken = host(state["taken"]).copy()
-        self._window = deque(
-            Selection(host(planned["indices"]), host(planned["gains"]), float(planned["gains"].sum()))
-            for planned in state["window"]
-        )
-        self.strategy.load_state_dict(state["strategy"])
+        super().load_state_dict(state)
         self._trained_reference = state["reference"]
-        self._resumed = True
 
-    def _run_signature(self) -> dict[str, Any]:
-        low, high = bounds(self.batch_size)
-        return {
-            "samples": self._n,
-            "batch_size": [low, high],
-            "seed": self.seed,
-            "strategy": self.strategy.describe(),
-            "refresh": str(self.refresh),
-            "replacement": self.replacement,
-            "drop_last": self.drop_last,
-        }
-
-    _parts: list[Tensor]  # logits of a batch that was forwarded in parts
+    def _signature(self) -> dict[str, Any]:
+        own = {"samples": self._samples, "batch_size": self.batch_size, "drop_last": self.drop_last}
+        return {**own, **super()._signature()}
 
     def _begin(self, epoch: int) -> None:
-        self._epoch, self._step, self._used = epoch, 0, 0
-        self._window: deque[Selection] = deque()  # planned, not yet handed out
-        tracked = isinstance(self.refresh, Full) and not self.replacement
-        self._taken = np.zeros(self._n if tracked else 0, bool)
+        super()._begin(epoch)
+        self.candidates.begin(self._samples)
+
+    def _new_epoch(self) -> DatasetEpoch:
+        return DatasetEpoch(
+            *self._basics(),
+            samples=self._samples,
+            batch_size=self.batch_size,
+            drop_last=self.drop_last,
+            reader=self._reader,
+            reference=self._reference(),
+            both=self._both,
+            scoring_batch_size=self._scoring_batch_size,
+        )
 
     def _iterate(self) -> Iterator[Any]:
-        if not self._resumed and self._step:  # the last iteration was broken off: this is another epoch
-            self._begin(self._epoch + 1)
-        self._resumed = False
-        batches = self._from_pools() if isinstance(self.refresh, RandomPool) else self._from_all()
-        with loss_hook(self.model, self._hear if self.strategy.learns else None):
-            for self.batch, batch in batches:
+        iteration, steps = self._start_iteration(), len(self)
+        with loss_hook(self.model, self._losses):
+            for selection, batch in self.candidates.batches(self._new_epoch()):
+                self.selection = selection
                 self._step += 1
-                self._used += len(self.batch)
-                self._observed, self._parts = False, []
-                if self.strategy.learns:
-                    self._targets = self._scorer.targets(batch)
-                ended = self._size() is None
-                if ended:  # a state taken with the last batch in hand is that of the next epoch
+                self._observed = False
+                if self._losses is not None:
+                    self._losses.start(self._scorer.targets(batch))
+                ended = self._step == steps
+                if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
                     self._begin(self._epoch + 1)
                 yield batch
-                if self.strategy.learns and not self._observed:
+                self._check_latest(iteration)
+                if self._losses is not None and not self._observed:
                     self._warn_unobserved()
                 if ended:
                     return
 
-    def _size(self) -> Size | None:
-        """Of the batch of this step; None once the epoch is over."""
-        low, high = bounds(self.batch_size)
-        left = self._n - self._used
-        if left >= high:
-            return self.batch_size
-        if left >= low:  # adaptive
-            return (low, left)
-        return None if left == 0 or self.drop_last else left
-
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(stream(self._key, _STEP, self._epoch, self._step))
-
-    def _from_pools(self) -> Iterator[tuple[Selection, Any]]:
-        """Workers read random pools ahead, which do not depend on the model; a step scores its pool and selects."""
-        assert isinstance(self.refresh, RandomPool)
-        scores = self.strategy.scores
-        key, epoch, first, both = self._key, self._epoch, self._step, scores and self._both
-        sizes = pool_sizes(self._n, self.batch_size, self.refresh.factor)
-        pools = deal(self._n, sizes, np.random.default_rng(stream(key, _DECK, epoch)))
-        waiting: deque[np.ndarray] = deque()  # read or being read
-
-        def requests() -> Iterator[Request]:  # without self: the reader keeps it, and would keep the loader alive
-            for step, pool in enumerate(pools):
-                if step >= first:
-                    waiting.append(pool)
-                    yield Request(stream(key, _READ, epoch, step), pool.tolist(), score=both)
-
-        self._reference()  # read before the pools: a reader follows one plan at a time
-        read = self._reader.read(requests())
-        while (size := self._size()) is not None:
-            with self._clock("data"):
-                batch, scoring = next(read)
-            rows = waiting.popleft()
-            if height(batch) != len(rows):
-                raise ValueError(
-                    f"collate_fn must make one row of each sample, got {height(batch)} rows of {len(rows)} samples"
-                )
-            pool = self._score_pool(batch if scoring is None else scoring, rows) if scores else None
-            with self._clock("selection"):
-                chosen = self.strategy.select(pool, np.arange(len(rows)), at_most(size, len(rows)), self._rng())
-            with self._clock("data"):
-                batch = take(batch, chosen.indices)
-            yield chosen.renumbered(rows), batch
-
-    def _from_all(self) -> Iterator[tuple[Selection, Any]]:
-        """All of V is scored at a refresh; the batches up to the next one are chosen from those scores, so that
-        workers may read them ahead. A strategy that learns chooses one batch at a time."""
-        assert isinstance(self.refresh, Full)
-        while self._size() is not None:
-            if not self._window:
-                self._plan(self.refresh.every)
-            requests = [
-                Request(stream(self._key, _READ, self._epoch, self._step + k), planned.indices.tolist())
-                for k, planned in enumerate(self._window)
-            ]
-            read = self._reader.read(requests)
-            while self._window:
-                with self._clock("data"):
-                    batch, _ = next(read)
-                yield self._window.popleft(), batch
-
-    def _plan(self, every: int) -> None:
-        """Choose the batches from this step up to the next refresh."""
-        pool = self._score_all() if self.strategy.scores and self._step % every == 0 else None
-        count = 1 if self.strategy.learns else every - self._step % every
-        step, used = self._step, self._used
-        while count > 0 and (size := self._size()) is not None:
-            with self._clock("selection"):
-                remaining = np.arange(self._n) if self.replacement else np.flatnonzero(~self._taken)
-                chosen = self.strategy.select(pool, remaining, at_most(size, len(remaining)), self._rng())
-            if not self.replacement:
-                self._taken[chosen.indices] = True
-            self._window.append(chosen)
-            count, self._step, self._used = count - 1, self._step + 1, self._used + len(chosen)
-        self._step, self._used = step, used
-
-    def _score_pool(self, batch: Any, rows: np.ndarray) -> Pool:
-        reference = self._reference()
-        with self._clock("scoring"):
-            return self._scorer.pool(self._scorer(batch), None if reference is None else reference[rows])
-
-    def _score_all(self) -> Pool:
-        reference = self._reference()
-        with self._clock("scoring"):
-            read = self._reader.read(in_order(self._n, self._scoring_batch_size))
-            scores = self._scorer.all((batch for _, batch in read), self._n)
-            return self._scorer.pool(scores, reference)
-
     def _reference(self) -> Tensor | None:
-        """M's features of the whole dataset, made at first use."""
-        if not self.strategy.reference:
+        """Return the reference model's features of the whole dataset, computed at first use."""
+        if not self.strategy.needs_reference:
             return None
         if isinstance(self._given_reference, Tensor):
             return self._given_reference
         if self._trained_reference is None:
-            _, high = bounds(self.batch_size)
             self._trained_reference = reference_features(
-                self._scorer, self._reader, self._n, model=self._given_reference, batch_size=high, seed=self.seed
+                self._scorer,
+                self._reader,
+                self._samples,
+                model=self._given_reference,
+                batch_size=self.batch_size,
+                seed=self.seed,
             ).cpu()
         return self._trained_reference
 
-    @contextmanager
-    def _clock(self, what: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[what] += time.perf_counter() - started
-
-    def _hear(self, logits: Tensor) -> None:
-        """A training forward of the batch in hand, whole or one part of it after the other (gradient accumulation):
-        its losses are news to a strategy that learns."""
-        self._parts.append(logits)
-        if sum(map(len, self._parts)) > len(self._targets):  # what came before was some other forward
-            self._parts = [logits]
-        if sum(map(len, self._parts)) == len(self._targets):
-            whole = torch.cat(self._parts).float()
-            self._parts = []
-            self.observe(F.cross_entropy(whole, self._targets.to(whole.device), reduction="none"))
-
     def _warn_unobserved(self) -> None:
         warnings.warn(
-            f"strategy {type(self.strategy).__name__} learns from training losses and saw none of this batch: the model"
-            " was not called in train mode with gradients on, or does not return logits. Call loader.observe(losses).",
+            f"method {self.method.name} needs the training losses and got none for this batch: the model was not"
+            " called in train mode with gradients, or does not return logits. Call loader.observe(losses).",
             stacklevel=3,
         )
 
 
-def _check_reference(reference: Any, n: int) -> Tensor | nn.Module | None:
+class SelectiveLoader(_Loader):
+    """Wraps any iterable of batches: joins 1/keep of them to a pool and yields the selected part of it.
+
+    loader     any iterable of batches
+    keep       the fraction of the samples that is trained on
+    method     as for `smdl.DataLoader`; its strategy is used, its source is the stream
+    reference  for feature_match: a trained model
+    objective, options, features, forward, targets, seed: as for `smdl.DataLoader`
+
+    A state holds that of the wrapped loader if it has a `state_dict`. Otherwise a resumed epoch reads the batches
+    before its first step again and skips them: the wrapped loader must then yield them in the same order.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        model: nn.Module,
+        keep: float = 1 / 3,
+        *,
+        method: str | Method | Strategy = "recommended",
+        objective: Objective | None = None,
+        options: Mapping[str, Any] | None = None,
+        reference: nn.Module | None = None,
+        features: Features = None,
+        forward: Forward | None = None,
+        targets: Targets | None = None,
+        seed: int = 0,
+    ) -> None:
+        _check_one_rank()
+        source = Stream(keep)
+        scorer = Scorer(model, forward=forward, targets=targets, features=features)
+        super().__init__(as_method(method).changed(objective, source, options), scorer, seed)
+        if self.strategy.needs_reference and reference is None:
+            raise ValueError("feature_match needs reference=, a trained model, to score a stream")
+        self.loader, self.keep, self.joined = loader, source.keep, source.joined
+        self._reference = None if reference is None else scorer.of(reference)
+        self._skip = 0
+
+    def __len__(self) -> int:
+        """Return the number of batches per epoch, if the wrapped loader has a length."""
+        return math.ceil(len(self.loader) / self.joined)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return (
+            f"smdl.SelectiveLoader({type(self.loader).__name__}, method={self.method.name}: {self.strategy.describe()};"
+            f" keep={self.keep:.6g}, {self.joined} batches joined, seed={self.seed})"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        iteration, steps = self._start_iteration(), len(self) if hasattr(self.loader, "__len__") else None
+        batches, self._skip = islice(self.loader, self._skip, None), 0
+        epoch = StreamEpoch(*self._basics(), stream=batches, reference=self._reference)
+        for selection, batch in self.candidates.batches(epoch):
+            self.selection = selection
+            self._step += 1
+            if self._step == steps:  # a state taken now, with the last batch in hand, is that of the next epoch
+                self._begin(self._epoch + 1)
+            yield batch
+            self._check_latest(iteration)
+        if self._step:
+            self._begin(self._epoch + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return {**state, "loader": self.loader.state_dict()} if hasattr(self.loader, "state_dict") else state  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._skip = 0
+        if "loader" in state:
+            self.loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+        else:
+            self._skip = self._step * self.joined
+
+
+def _check_one_rank() -> None:
+    """Refuse to give every rank the same batches without a word."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise RuntimeError(
+            f"smdl does not split batches between ranks yet, and this process group has"
+            f" {distributed.get_world_size()}: every rank would train on the same batches. Use one process"
+        )
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(choice(name, value, "True or False"))
+    return value
+
+
+def _check_reference(reference: Any, samples: int) -> Tensor | nn.Module | None:
     if reference is None or isinstance(reference, nn.Module):
         return reference
     tensor = torch.as_tensor(reference)
-    if tensor.ndim != 2 or len(tensor) != n:
-        raise ValueError(f"reference must be features of the {n} samples, (N, M), got shape {tuple(tensor.shape)}")
+    if tensor.ndim != 2 or len(tensor) != samples:
+        raise ValueError(
+            f"reference must be features of the {samples} samples, (N, M), got shape {tuple(tensor.shape)}"
+        )
     return tensor

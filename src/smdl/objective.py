@@ -1,9 +1,10 @@
 """Objective: weighted terms, their normalisation, and the presets.
 
 F(a | S) = Σ weight · term(a | S). Modular scores are min–max scaled to [0, 1] over the whole pool, set terms are
-divided by one positive constant a pool; the weights come after that, so changing one changes the selection.
+divided by one positive constant per pool. Weights are applied after that, so changing one changes the selection.
 """
 
+import inspect
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -17,7 +18,7 @@ from torch import Tensor
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE
 from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma
-from smdl.errors import choice, unknown
+from smdl.errors import choice, unknown, whole_number
 from smdl.gradients import GradientSpace
 from smdl.pool import Pool
 from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
@@ -27,7 +28,7 @@ SPACES = ("features", "gradients")
 NORMALISATIONS = ("pool", "candidates")
 KERNELS = ("linear", "cosine", "gaussian")
 
-#: Up to this many samples facility location holds its similarities, (N, N) float32; beyond, it computes them anew.
+#: Up to this many samples facility location holds its similarities, (N, N) float32; above, it computes them again.
 DENSE = 8192
 
 
@@ -42,7 +43,7 @@ class Objective:
     normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
     concave        g of feature_match and feature_coverage: sqrt, log, ratio
     kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
-    neighbours     facility_location by the k nearest neighbours alone; None is dense
+    neighbours     restrict facility_location to the k nearest neighbours; None is dense
     """
 
     def __init__(
@@ -66,9 +67,8 @@ class Objective:
         self.kernel = _one_of("kernel", kernel, KERNELS)
         if not (math.isfinite(noise) and noise > 0):
             raise ValueError(choice("noise", noise, "a positive number"))
-        if neighbours is not None and not (isinstance(neighbours, int | np.integer) and neighbours >= 1):
-            raise ValueError(choice("neighbours", neighbours, "a whole number ≥ 1, or None for dense"))
-        self.noise, self.neighbours = float(noise), neighbours
+        self.noise = float(noise)
+        self.neighbours = None if neighbours is None else whole_number("neighbours", neighbours)
 
     @classmethod
     def paper(cls, **options: Any) -> "Objective":
@@ -86,7 +86,7 @@ class Objective:
         return cls(**{"facility_location": 1.0, "space": "gradients", **options})
 
     def on(self, pool: Pool) -> "Problem":
-        """This objective over this pool, scores computed; kept with the pool, so the next call is free."""
+        """Return this objective over this pool, scores computed. It is kept with the pool: the next call is free."""
         problem = pool._problems.get(self._key)
         if problem is None:
             problem = pool._problems[self._key] = Problem(self, pool)
@@ -99,13 +99,18 @@ class Objective:
 
     @staticmethod
     def terms() -> tuple[str, ...]:
-        """The names weights may have."""
+        """Return the names that weights may have."""
         return tuple(TERMS)
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        names = ("distance", "sigma", "space", "normalize", "concave", "kernel", "noise", "neighbours")
-        return {name: getattr(self, name) for name in names}
+        """Everything but the weights."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    def changed(self, **changes: Any) -> "Objective":
+        """Return a copy with other options; weights, if any are given, replace all weights of this one."""
+        weights = {} if any(name in TERMS for name in changes) else self.weights
+        return Objective(**{**weights, **self.options, **changes})
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -118,11 +123,16 @@ class Objective:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        usual = Objective(redundancy=1.0).options
-        changed = {name: value for name, value in self.options.items() if value != usual[name]}
+        changed = {name: value for name, value in self.options.items() if value != OPTIONS[name]}
         return f"Objective({', '.join(f'{k}={v!r}' for k, v in {**self.weights, **changed}.items())})"
 
 
+#: The options of an objective with their defaults: all its parameters but the weights.
+OPTIONS: dict[str, Any] = {
+    parameter.name: parameter.default
+    for parameter in inspect.signature(Objective).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
 PRESETS = {
     "paper": Objective.paper,
     "paper_subset": Objective.paper_subset,
@@ -130,11 +140,18 @@ PRESETS = {
 }
 
 
-def preset(name: str) -> Objective:
-    """An objective by name: paper, paper_subset or recommended."""
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
-    return PRESETS[name]()
+def as_objective(objective: "Objective | str") -> Objective:
+    """Return an objective; a name is that of a preset (paper, …) or of a single term (facility_location, …)."""
+    if isinstance(objective, Objective):
+        return objective
+    if not isinstance(objective, str):
+        raise TypeError(choice("objective", objective, "a smdl.Objective, or the name of a preset or a term"))
+    if objective in PRESETS:
+        return PRESETS[objective]()
+    if objective not in TERMS:
+        raise ValueError(unknown("objective", objective, (*PRESETS, *TERMS)))
+    weights: dict[str, Any] = {objective: 1.0}
+    return Objective(**weights)
 
 
 class Problem:
@@ -156,7 +173,7 @@ class Problem:
     def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
         for need in needs:
             if getattr(self.pool, need) is None:
-                raise ValueError(f"{who} needs {need}: give Pool({need}=...)")
+                raise ValueError(f"{who} needs {need}: pass them as Pool({need}=...)")
 
     def _modular(self) -> np.ndarray:
         total = np.zeros(len(self.pool))
@@ -169,13 +186,13 @@ class Problem:
         return total
 
     def scaled(self, name: str) -> np.ndarray:
-        """The scores of a modular term, min–max scaled over the pool, before its weight, (N,)."""
+        """Return the scores of a modular term, min–max scaled over the pool, without its weight, (N,)."""
         out = np.zeros(len(self.pool))
         arithmetic.add_scaled(out, TERMS[name](self).scores(), 1.0, *self.ranges[name])
         return out
 
     def coefficient(self, name: str) -> float:
-        """What a set term's gains are multiplied by: weight / unit, and 0 where the unit is."""
+        """Return the factor of a set term's gains: weight / unit, or 0 if the unit is 0."""
         unit = self.set_terms[name].unit
         return self.objective.weights[name] / unit if unit > 0 else 0.0
 
@@ -204,13 +221,13 @@ class Problem:
 
     @cached_property
     def similarities(self) -> np.ndarray | None:
-        """Facility location's dense matrix, where the pool is small enough to hold it."""
+        """The dense matrix of facility location, if the pool is small enough to hold it."""
         if self.graph is not None or len(self.pool) > DENSE:
             return None
         return similarity_matrix(self.points)
 
     def on_device(self, name: str) -> Tensor:
-        """What `similarities` or `graph` hold, on the pool's device; moved there once."""
+        """Return `similarities` or a part of `graph` on the pool's device; it is moved there once."""
         if name not in self._moved:
             self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
         return self._moved[name]
@@ -220,7 +237,9 @@ def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
     for name, weight in weights.items():
         if name not in TERMS:
             raise ValueError(unknown("term", name, TERMS))
-        if not isinstance(weight, int | float | np.number) or not (math.isfinite(weight) and weight >= 0):
+        if isinstance(weight, bool) or not isinstance(weight, int | float | np.number):
+            raise TypeError(choice(f"the weight of {name}", weight, "a finite number ≥ 0"))
+        if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(choice(f"the weight of {name}", weight, "a finite number ≥ 0"))
     kept = {name: float(weights[name]) for name in TERMS if weights.get(name, 0) > 0}
     if not kept:

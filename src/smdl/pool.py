@@ -13,7 +13,7 @@ Array = np.ndarray | Tensor | Sequence[Any]
 
 
 class Pool:
-    """N candidates: their features and, optionally, what the model says of them.
+    """N candidates: their features and, optionally, what the model says about them.
 
     features       (N, D)  usually the input of the model's last linear layer
     probabilities  (N, C)  softmax of its output; rows sum to 1
@@ -22,8 +22,8 @@ class Pool:
     reference      (N, M)  features of a frozen reference model (for feature_match)
     bias                   whether the last layer has one (for space="gradients")
 
-    NumPy arrays or torch tensors, on any device; everything is checked here, once, and copied only where its
-    type must change. What a pool holds must not be written to afterwards: scores are kept with it.
+    Pass NumPy arrays or torch tensors, on any device. Everything is checked here, once, and copied only if its type
+    must change. Do not write to these arrays afterwards: scores are kept with the pool.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Pool:
         *,
         bias: bool = True,
     ) -> None:
+        self.is_torch = isinstance(features, Tensor)  # indices come back in kind
         self.features = _matrix("features", features)
         if len(self.features) == 0:
             raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
@@ -50,6 +51,22 @@ class Pool:
             _check_probabilities(self.probabilities)
         self._check_classes()
         self._problems: dict[Any, Any] = {}
+
+    @classmethod
+    def from_logits(
+        cls,
+        features: Array,
+        logits: Array,
+        labels: Array | None = None,
+        *,
+        reference: Array | None = None,
+        bias: bool = True,
+    ) -> "Pool":
+        """Make a pool of the features and logits of a forward: probabilities are the softmax of the logits."""
+        outputs = _matrix("logits", logits)
+        if outputs.shape[1] < 2:
+            raise ValueError(f"logits must have shape (samples, classes ≥ 2), got shape {tuple(outputs.shape)}")
+        return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -68,7 +85,7 @@ class Pool:
 
     @cached_property
     def classes(self) -> int:
-        """C: the columns of probabilities, or what the labels show."""
+        """C: the number of columns of probabilities, or else the largest label plus 1."""
         if self.probabilities is not None:
             return self.probabilities.shape[1]
         return 0 if self.labels is None else int(self.labels.max()) + 1
@@ -86,7 +103,7 @@ class Pool:
         if value is None:
             return
         if len(value) != len(self):
-            raise ValueError(f"{name} must have one row a sample: {len(self)} features, {len(value)} {name}")
+            raise ValueError(f"{name} must have one row per sample: {len(self)} features, {len(value)} {name}")
         if value.device != self.device:
             raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
 
@@ -102,17 +119,17 @@ class Pool:
 
 
 def host(tensor: Tensor) -> np.ndarray:
-    """The tensor's values as a contiguous NumPy array: a view where it is on the CPU, a copy elsewhere."""
+    """Return the values as a contiguous NumPy array: a view of a CPU tensor, a copy of any other."""
     return tensor.detach().cpu().contiguous().numpy()
 
 
 def real(device: torch.device) -> torch.dtype:
-    """float64 wherever the device has it (MPS has not)."""
+    """Return float64 if the device supports it, else float32 (MPS)."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def widest(values: np.ndarray, device: torch.device) -> Tensor:
-    """Host numbers on a device, in its widest float (converted first: MPS cannot even hold float64)."""
+    """Move numbers to a device in its widest float type (converted first: MPS cannot hold float64)."""
     return torch.from_numpy(values).to(real(device)).to(device)
 
 
@@ -132,14 +149,14 @@ def _tensor(name: str, value: Array) -> Tensor:
 
 
 def _floats(name: str, value: Array) -> Tensor:
-    """float32 or float64, contiguous, finite."""
+    """Return a contiguous float32 or float64 tensor of finite numbers."""
     tensor = _tensor(name, value)
     if tensor.dtype not in (torch.float32, torch.float64):
         if tensor.is_complex():
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(torch.float32)
     tensor = tensor.contiguous()
-    if not bool(torch.isfinite(tensor.sum())):  # no temporary as large as the pool, unless something is wrong
+    if not bool(torch.isfinite(tensor.sum())):  # a temporary as large as the pool only if something is wrong
         bad = torch.nonzero(~torch.isfinite(tensor))
         if len(bad):  # else the sum of finite numbers overflowed
             where = tuple(bad[0].tolist())

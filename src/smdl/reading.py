@@ -58,11 +58,16 @@ def check_dataset(dataset: Any, name: str = "dataset") -> int:
     if streams or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise ValueError(
             choice(name, type(dataset).__name__, "map-style, with __getitem__ and __len__")
-            + " (smdl.filter takes any iterable of batches)"
+            + " (smdl.SelectiveLoader takes any iterable of batches)"
         )
     if len(dataset) == 0:
         raise ValueError(f"{name} must have at least one sample, got an empty one")
     return len(dataset)
+
+
+def in_order(n: int, size: int) -> list[Request]:
+    """Return the requests that read samples 0..n-1 for scoring, `size` at a time."""
+    return [Request(0, range(start, min(n, start + size)), train=False, score=True) for start in range(0, n, size)]
 
 
 class _Plan:

@@ -15,7 +15,7 @@ from torch.optim import Adam, Optimizer
 from smdl.batches import move
 from smdl.errors import choice
 from smdl.randomness import stream
-from smdl.reading import Reader, Request
+from smdl.reading import Reader, Request, in_order
 from smdl.scoring import Scorer, check_targets, device_of, kept_generators
 
 log = logging.getLogger("smdl")
@@ -52,11 +52,6 @@ def reference_features(
             progress(training + min(n, (k + 1) * len(requests[0].rows)), training + n)
 
     return frozen.all(batches(), n).features
-
-
-def in_order(n: int, size: int) -> list[Request]:
-    """All of V for scoring, `size` at a time."""
-    return [Request(0, range(start, min(n, start + size)), train=False, score=True) for start in range(0, n, size)]
 
 
 def _train(

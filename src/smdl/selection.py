@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
-from smdl.errors import choice, unknown
+from smdl.errors import choice, unknown, whole_number
 from smdl.greedy.maximise import OPTIMIZERS, Rule
 from smdl.greedy.partition import get_mini_batch
-from smdl.objective import Objective, Problem
+from smdl.objective import Objective, Problem, as_objective
 from smdl.pool import Array, Pool
 from smdl.terms import TERMS, FacilityLocation, ModularTerm, Redundancy
 
@@ -22,48 +23,50 @@ LAZY_UP_TO = 2_000_000_000
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The chosen: indices and gains in the order picked, and their sum."""
+    """The picks of a selection: indices and gains in the order picked, and the sum of the gains."""
 
-    indices: np.ndarray  # (k,) int64
+    indices: Any  # (k,) int64: an array, or a tensor on the features' device if those were a tensor
     gains: np.ndarray  # (k,) float64
     value: float
     _problem: Problem | None = field(default=None, repr=False)
-    _rows: np.ndarray | None = field(
-        default=None, repr=False
-    )  # of the problem's pool, where indices are numbers elsewhere
+    _rows: np.ndarray | None = field(default=None, repr=False)  # of the pool, if indices are a dataset's
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def renumbered(self, numbers: np.ndarray) -> "Selection":
-        """The same picks, row i of the pool being called numbers[i]."""
-        return replace(self, indices=numbers[self.indices], _rows=self.indices)
+        """Return the same picks with index numbers[i] in place of row i of the pool."""
+        return replace(self, indices=numbers[self._pool_rows], _rows=self._pool_rows)
+
+    def on_host(self) -> "Selection":
+        """Return the same picks with indices as a NumPy array."""
+        return replace(self, indices=_as_array(self.indices))
 
     @cached_property
     def weights(self) -> np.ndarray | None:
-        """How many samples of the pool each pick stands for, (k,); None unless the objective has facility_location."""
+        """How many samples of the pool each pick represents, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
         return _shares(term, self._pool_rows) if isinstance(term, FacilityLocation) else None
 
     @cached_property
     def terms(self) -> dict[str, float] | None:
-        """What each term contributed to the value; None where nothing was maximised, or scores have no F(S)."""
+        """The share of each term in the value; None if nothing was maximised or the scores have no F(S)."""
         if self._problem is None or not self._problem.objective.diminishing:
             return None
         return evaluate(self._problem.pool, self._problem.objective, self._pool_rows).terms
 
     @property
     def _pool_rows(self) -> np.ndarray:
-        return self.indices if self._rows is None else self._rows
+        return _as_array(self.indices) if self._rows is None else self._rows
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """F of a subset: `value` is the sum of the gains in the given order, which is what the greedy maximises;
-    `printed` is F(S) as the paper prints it, with R over the whole of S; `terms` splits the value by term."""
+    `as_printed` is F(S) as the paper prints it, with R over the whole of S; `terms` splits the value by term."""
 
     value: float
-    printed: float
+    as_printed: float
     terms: dict[str, float]
 
     def __float__(self) -> float:
@@ -71,9 +74,9 @@ class Evaluation:
 
 
 def select(
-    pool: Pool,
-    objective: Objective,
-    size: int | tuple[int, int],
+    pool: Pool | Array,
+    objective: Objective | str = "recommended",
+    size: int | tuple[int, int] | None = None,
     *,
     optimizer: str = "auto",
     partitions: int = 1,
@@ -84,36 +87,53 @@ def select(
     size_penalty: float | None = None,
     threads: int | None = None,
 ) -> Selection:
-    """Pick `size` of the pool by greedily maximising the objective.
+    """Pick `size` samples of the pool by greedily maximising the objective.
 
-    optimizer     naive looks at every candidate in every step; lazy at those whose bound could win, for the same
-                  picks; stochastic at ⌈n/size · ln(1/ε)⌉ random ones. auto is lazy while n × size ≤ 2·10⁹ and gains
+    pool          a Pool, or features alone, (N, D)
+    objective     an Objective, or the name of a preset ("paper") or of a term ("facility_location")
+    size          how many samples to pick, or (low, high) with size_penalty
+    optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
+                  picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones. auto is lazy while n × size ≤ 2·10⁹ and gains
                   diminish (normalize="pool"), else stochastic.
     partitions    > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
     seed          a whole number, or several such as (seed, epoch, step)
-    among         indices that may be chosen; `exclude`: indices that may not. Scores are always the whole pool's.
+    among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
     size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
-    threads       for partitions; torch's number of threads unless given. The result does not depend on it.
+    threads       for partitions; torch's number of threads by default. The result does not depend on it.
     """
-    if not isinstance(pool, Pool):
-        raise ValueError(choice("pool", type(pool).__name__, "a smdl.Pool"))
-    if not isinstance(objective, Objective):
-        raise ValueError(choice("objective", objective, "a smdl.Objective"))
+    pool, objective = as_pool(pool), as_objective(objective)
+    if size is None:
+        raise TypeError("size is missing: select(pool, objective, size) needs the number of samples to pick")
     candidates = _candidates(len(pool), among, exclude)
     low, high, penalty = _check_size(size, size_penalty, len(candidates))
-    if not (isinstance(epsilon, float | np.floating) and 0 < epsilon < 1):
-        raise ValueError(choice("epsilon", epsilon, "in (0, 1)"))
-    _check_count("partitions", partitions)
+    if not isinstance(epsilon, float | np.floating):
+        raise TypeError(choice("epsilon", epsilon, "a number in (0, 1)"))
+    if not 0 < epsilon < 1:
+        raise ValueError(choice("epsilon", epsilon, "a number in (0, 1)"))
+    whole_number("partitions", partitions)
     if threads is not None:
-        _check_count("threads", threads)
+        whole_number("threads", threads)
     rule = Rule(_resolve(optimizer, objective, len(candidates), high), low, high, penalty, float(epsilon))
     problem = objective.on(pool)
     picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads())
-    return Selection(picks.indices.astype(np.int64), picks.gains, float(picks.gains.sum()), problem)
+    indices: Any = picks.indices.astype(np.int64)
+    if pool.is_torch:
+        indices = torch.from_numpy(indices).to(pool.device)
+    return Selection(indices, picks.gains, float(picks.gains.sum()), problem)
 
 
-def evaluate(pool: Pool, objective: Objective, indices: Array) -> Evaluation:
-    """F(S) of any subset, by the rules of `select`."""
+def as_pool(pool: Pool | Array) -> Pool:
+    """Return a Pool; arrays and tensors become its features."""
+    if isinstance(pool, Pool):
+        return pool
+    if not isinstance(pool, np.ndarray | torch.Tensor | list | tuple):
+        raise TypeError(choice("pool", type(pool).__name__, "a smdl.Pool, or features as an array or a tensor"))
+    return Pool(pool)
+
+
+def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> Evaluation:
+    """Return F(S) of any subset, by the rules of `select`."""
+    pool, objective = as_pool(pool), as_objective(objective)
     if not objective.diminishing:
         raise ValueError(
             choice("normalize", objective.normalize, '"pool" to evaluate a set: per-step scores have no F(S)')
@@ -122,20 +142,21 @@ def evaluate(pool: Pool, objective: Objective, indices: Array) -> Evaluation:
     if len(np.unique(chosen)) < len(chosen):
         raise ValueError("indices must name each sample once, got duplicates")
     problem = objective.on(pool)
-    terms, printed = {}, 0.0
+    terms: dict[str, float] = {}
     for name, weight in objective.weights.items():
         if issubclass(TERMS[name], ModularTerm):
-            terms[name] = as_printed = float(weight * problem.scaled(name)[chosen].sum())
+            terms[name] = float(weight * problem.scaled(name)[chosen].sum())
         else:
-            terms[name] = as_printed = problem.coefficient(name) * _gain_sum(problem, name, chosen)
-            if TERMS[name] is Redundancy:
-                as_printed = problem.coefficient(name) * _redundancy_as_printed(problem, chosen)
-        printed += as_printed
-    return Evaluation(math.fsum(terms.values()), printed, terms)
+            terms[name] = problem.coefficient(name) * _gain_sum(problem, name, chosen)
+    as_printed = dict(terms)
+    for name in terms:
+        if TERMS[name] is Redundancy:
+            as_printed[name] = problem.coefficient(name) * _redundancy_as_printed(problem, chosen)
+    return Evaluation(math.fsum(terms.values()), math.fsum(as_printed.values()), terms)
 
 
 def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:
-    """Σ of the gains of adding the chosen one after the other."""
+    """Return the sum of the gains of adding the samples one after the other."""
     term, total = copy(problem.set_terms[name]), 0.0
     if len(chosen) == 0:
         return total
@@ -148,17 +169,17 @@ def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:
 
 
 def _redundancy_as_printed(problem: Problem, chosen: np.ndarray) -> float:
-    """Σ_{i ∈ S} min_{j ∈ S, j ≠ i} φ(i, j); D for a sample alone."""
+    """Return Σ_{i ∈ S} min_{j ∈ S, j ≠ i} φ(i, j); D if S has one sample."""
     if len(chosen) < 2:
         return problem.metric.bound * len(chosen)
-    who = torch.from_numpy(chosen).to(problem.pool.device)
-    gaps = problem.metric.between(who[:, None], who[None, :])
-    gaps.fill_diagonal_(math.inf)
-    return float(gaps.min(dim=1).values.sum())
+    rows = torch.from_numpy(chosen).to(problem.pool.device)
+    distances = problem.metric.between(rows[:, None], rows[None, :])
+    distances.fill_diagonal_(math.inf)
+    return float(distances.min(dim=1).values.sum())
 
 
 def _shares(term: FacilityLocation, chosen: np.ndarray) -> np.ndarray:
-    """How many samples each of the chosen is the most similar one to; equals go to the earlier pick."""
+    """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick."""
     device, n = term.pool.device, len(term.pool)
     best, owner = torch.zeros(n, device=device), torch.full((n,), -1, device=device)
     for k, index in enumerate(torch.from_numpy(chosen).to(device)):
@@ -179,12 +200,6 @@ def _resolve(optimizer: str, objective: Objective, n: int, size: int) -> str:
     return optimizer
 
 
-def _check_count(name: str, value: object) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(choice(name, value, "a whole number ≥ 1"))
-    return int(value)
-
-
 def _check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> tuple[int, int, float]:
     if isinstance(size, tuple):
         if len(size) != 2 or not all(isinstance(s, int | np.integer) for s in size) or not 1 <= size[0] <= size[1]:
@@ -195,15 +210,19 @@ def _check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> t
     else:
         if penalty is not None:
             raise ValueError(choice("size", size, "(low, high) where size_penalty is given"))
-        low = high = _check_count("size", size)
+        low = high = whole_number("size", size)
         penalty = -math.inf
     if high > n:
         raise ValueError(choice("size", high, f"at most the {n} candidates"))
     return int(low), int(high), float(penalty)
 
 
+def _as_array(indices: Any) -> np.ndarray:
+    return indices.cpu().numpy() if isinstance(indices, torch.Tensor) else np.asarray(indices)
+
+
 def _indices(name: str, value: Array, n: int) -> np.ndarray:
-    array = value.cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    array = _as_array(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a list of indices, got shape {array.shape} of {array.dtype}")
     if array.size and not (int(array.min()) >= 0 and int(array.max()) < n):
@@ -213,7 +232,7 @@ def _indices(name: str, value: Array, n: int) -> np.ndarray:
 
 
 def _candidates(n: int, among: Array | None, exclude: Array | None) -> np.ndarray:
-    """Ascending, as the maximisers want them."""
+    """Return the allowed rows in ascending order."""
     if among is None and exclude is None:
         return np.arange(n, dtype=np.int32)
     allowed = np.zeros(n, bool) if among is not None else np.ones(n, bool)

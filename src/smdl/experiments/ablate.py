@@ -1,4 +1,4 @@
-"""Ablations: one thing varied, everything else as it is. The paper's sweeps with its values, and those it left open."""
+"""Ablations: vary one thing. The paper's sweeps with its values, and those that it left open."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +13,6 @@ from smdl.experiments.sweeps import ABOUT
 from smdl.training.config import TrainConfig, to_dict
 from smdl.training.progress import Display
 
-#: How the paper looks for a batch, whatever the objective.
-PAPER_SEARCH: Overrides = {"refresh_every": 5, "optimizer": "stochastic", "partitions": 10}
 MODULAR = ("uncertainty", "mean_closeness", "feature_match")
 TERMS = ("uncertainty", "redundancy", "mean_closeness", "feature_match")
 
@@ -22,14 +20,13 @@ Arms = dict[str, Overrides]
 
 
 def paper_arm(**changes: Any) -> Overrides:
-    """The paper's arm, changed."""
+    """Return the paper's arm with some values changed."""
     return merged(overrides_of("paper"), changes)
 
 
 def weighted(**weights: float) -> Overrides:
-    """An objective of these weights, searched as the paper does. A weight of 0 is left out: equals are trained once."""
-    given = {term: weight for term, weight in weights.items() if weight}
-    return {"strategy": "smdl", "objective": {"preset": None, **given}, "selection": dict(PAPER_SEARCH)}
+    """Return the paper's method with these weights. Weights of 0 are left out, so that equal arms are trained once."""
+    return paper_arm(objective={term: weight for term, weight in weights.items() if weight})
 
 
 def _distance(values: list[Any]) -> Arms:
@@ -54,7 +51,7 @@ def _batch_size(values: list[Any]) -> Arms:
 
 
 def _refresh(values: list[Any]) -> Arms:
-    return {f"paper, refresh {value}": paper_arm(selection={"refresh_every": int(value)}) for value in values}
+    return {f"paper, refresh {value}": paper_arm(candidates={"every": int(value)}) for value in values}
 
 
 def _terms(values: list[Any]) -> Arms:
@@ -66,7 +63,7 @@ def _terms(values: list[Any]) -> Arms:
 
 def _pool_factor(values: list[Any]) -> Arms:
     base = overrides_of("recommended")
-    return {f"recommended, pool {v}x": merged(base, {"selection": {"pool_factor": float(v)}}) for v in values}
+    return {f"recommended, pool {v}x": merged(base, {"candidates": {"factor": float(v)}}) for v in values}
 
 
 def _normalisation(values: list[Any]) -> Arms:
@@ -77,7 +74,7 @@ def _replacement(values: list[Any]) -> Arms:
     names = {"false": "without", "true": "with"}
     return {
         f"paper, {names[str(value).lower()]} replacement": paper_arm(
-            selection={"refresh_every": 5, "replacement": str(value).lower() == "true"}
+            candidates={"replacement": str(value).lower() == "true"}
         )
         for value in values
     }

@@ -1,41 +1,29 @@
-"""Arms: the configurations an experiment sets against each other, by name."""
+"""Arms: the configurations that an experiment compares, by name."""
 
 import hashlib
 import json
 from copy import deepcopy
 from typing import Any
 
-from smdl.errors import unknown
+from smdl.methods import as_method
 from smdl.training.config import TrainConfig, from_dict, to_dict
 
 Overrides = dict[str, Any]
 
-#: What `--strategies` may name, and what each changes in the base config.
-ARMS: dict[str, Overrides] = {
-    "uniform": {"strategy": "uniform"},
-    "loss": {"strategy": "loss"},
-    "paper": {"strategy": "smdl", "objective": {"preset": "paper"}},
-    "paper_subset": {"strategy": "smdl", "objective": {"preset": "paper_subset"}},
-    "recommended": {"strategy": "smdl", "objective": {"preset": "recommended"}},
-}
 
-
-def overrides_of(name: str) -> Overrides:
-    """What an arm of that name changes; package.module:Class is a strategy of one's own."""
-    if ":" in name:
-        return {"strategy": name}
-    if name not in ARMS:
-        raise ValueError(unknown("strategy to compare", name, ARMS) + ", or package.module:Class")
-    return deepcopy(ARMS[name])
+def overrides_of(method: str) -> Overrides:
+    """Return what the arm of a method changes in the base config."""
+    as_method(method)  # unknown names are errors
+    return {"method": method}
 
 
 def with_overrides(base: TrainConfig, overrides: Overrides, **more: Any) -> TrainConfig:
-    """The base config, changed."""
+    """Return the base config with some values changed."""
     return from_dict(TrainConfig, merged(merged(to_dict(base), overrides), more))
 
 
 def merged(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
-    """Nested dicts, the second over the first."""
+    """Return nested dicts with the values of the second in place of those of the first."""
     result = deepcopy(values)
     for name, value in overrides.items():
         inner = result.get(name)

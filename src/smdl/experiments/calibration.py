@@ -1,4 +1,4 @@
-"""Calibration: what a step of each arm costs, measured once, before any run, the arms taking turns."""
+"""Calibration: measure what a step of each arm costs, once, before any run, the arms taking turns."""
 
 import math
 import os
@@ -9,23 +9,25 @@ from typing import Any
 
 import torch
 
-from smdl.candidates import Full
+from smdl.candidates.source import steps_per_epoch
 from smdl.scoring import NotFiniteError
-from smdl.strategies.loss_rank import LossRank
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import load
 from smdl.training.loop import DivergedError, Run, threads
 from smdl.training.meters import Meters
 from smdl.training.progress import Display
 
-#: Steps an arm takes in its turn (rounded up to whole refresh windows); rounds, fewer if they take too many seconds.
+#: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
 STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 90.0
 
 
 def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
-    """Seconds a step of each arm, by part. In every round each arm has its turn; what counts is the median over the
-    rounds of an arm's seconds over the first arm's, which what else the machine does changes least. A first round does
-    not count: caches fill, memory is taken, kernels compile."""
+    """Return the seconds per step of each arm, by part.
+
+    In every round each arm has its turn. The result follows from the median, over rounds, of the ratio of the arm's
+    step time to the first arm's: other work on the machine changes that least. The first round does not count, because
+    caches fill and kernels compile in it.
+    """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     sides = {name: _Side(config) for name, config in configs.items()}
     rounds: list[dict[str, dict[str, float]]] = []
@@ -49,34 +51,29 @@ def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, An
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:  # noqa: ARG001
-    """How many steps make an epoch of each arm; nothing is timed."""
+    """Return the number of steps per epoch of each arm; nothing is timed."""
     samples: dict[str, int] = {}
     found = {}
     for name, config in configs.items():
         key = repr(config.data)
         if key not in samples:
             samples[key] = len(load(config.data).train)  # type: ignore[arg-type]
-        if not isinstance(config.batch_size, int):
-            raise ValueError("an adaptive batch size cannot be compared: its epochs have no fixed number of steps")
-        n, b = samples[key], config.batch_size
-        found[name] = {"steps_per_epoch": n // b if config.drop_last else math.ceil(n / b), "samples": n}
+        steps = steps_per_epoch(samples[key], config.batch_size, config.drop_last)
+        found[name] = {"steps_per_epoch": steps, "samples": samples[key]}
     return found
 
 
 class _Side:
-    """A run that is trained for a few steps at a time, and thrown away."""
+    """A run that is trained a few steps at a time, only to time it."""
 
     def __init__(self, config: TrainConfig) -> None:
         started = time.perf_counter()
         self.run = Run(config)
         self.setup = time.perf_counter() - started
-        if isinstance(self.run.loader.batch_size, tuple):
-            raise ValueError("an adaptive batch size cannot be calibrated: its epochs have no fixed number of steps")
-        if isinstance(self.run.loader.strategy, LossRank):
-            self.run.loader.strategy.skip_first_pass(len(self.run.counts))  # which is cheaper than what follows
-        refresh = self.run.loader.refresh
-        every = refresh.every if isinstance(refresh, Full) and self.run.loader.strategy.scores else 1
-        self.steps = every * math.ceil(STEPS / every)
+        loader = self.run.loader
+        loader.strategy.skip_warm_up()
+        period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
+        self.steps = period * math.ceil(STEPS / period)
         self._endless = self._train()
 
     def _train(self) -> Iterator[float]:
@@ -85,7 +82,7 @@ class _Side:
             self.run.epoch += 1
 
     def turn(self) -> dict[str, float]:
-        """Seconds a step of one turn, by part; and the forwards a step."""
+        """Train one turn; return the seconds per step by part, and the forwards per step."""
         self.run.meters = Meters()
         with torch.random.fork_rng(), threads(self.run.config.threads):
             for _ in range(self.steps):

@@ -6,80 +6,83 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.errors import choice
+from smdl.errors import choice, whole_number
 from smdl.pool import Pool, host
 from smdl.selection import Selection
-from smdl.strategies.strategy import Size, Strategy, drawn
+from smdl.strategies.strategy import Strategy, drawn
 
 
 class LossRank(Strategy):
-    """Samples are ranked by their latest known loss, highest first; rank i of N is drawn with
+    """Ranks samples by their latest known loss, highest first, and draws rank i of N with
     p_i ∝ 1 / exp(ln(s_e) / N)^i, independently and with replacement. An epoch is N draws, the first a plain pass.
 
-    pressure     s_e, how many times likelier the first rank is than the last; (first, last) decays it from epoch to
-                 epoch as first · (last / first)^(e / epochs). 1 is uniform.
-    epochs       of the run; needed for a decay
-    sort_every   samples drawn between two sortings
-    recompute    take the losses of all of V at every refresh of the loader (the method's r_ratio = 1), instead of
-                 only from training
+    pressure        s_0: the ratio of the probability of the first rank to that of the last. 1 is uniform.
+    final_pressure  s_E at the end of the run; s_e = pressure · (final_pressure / pressure)^(e / epochs)
+    sort_every      samples drawn between two sortings
+    recompute       take the losses of all samples at every refresh of the source (the method's r_ratio = 1), instead
+                    of only from training
     """
 
-    learns = True
-    replacement = True
+    needs_losses = True
+    needs_all = True
 
     def __init__(
         self,
-        pressure: float | tuple[float, float] = 100.0,
+        pressure: float = 100.0,
+        final_pressure: float = 1.0,
         *,
-        epochs: int | None = None,
         sort_every: int = 100,
         recompute: bool = False,
     ) -> None:
-        self.first, self.last = pressure if isinstance(pressure, tuple) else (pressure, pressure)
-        for value in (self.first, self.last):
+        for name, value in (("pressure", pressure), ("final_pressure", final_pressure)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(choice(name, value, "a number ≥ 1 (1 is uniform)"))
             if not (math.isfinite(value) and value >= 1):
-                raise ValueError(choice("pressure", value, "a number ≥ 1 (1 is uniform)"))
-        if self.first != self.last and epochs is None:
-            raise ValueError("a pressure that decays needs epochs=, the length of the run")
-        if sort_every < 1:
-            raise ValueError(choice("sort_every", sort_every, "a whole number ≥ 1"))
-        self.epochs, self.sort_every, self.scores = epochs, sort_every, recompute
-        self._drawn, self._since_sort = 0, sort_every  # the order of the plain pass is no ranking
+                raise ValueError(choice(name, value, "a number ≥ 1 (1 is uniform)"))
+        self.first, self.last = float(pressure), float(final_pressure)
+        self.sort_every, self.needs_scores = whole_number("sort_every", sort_every), bool(recompute)
+        self.epochs: int | None = None
+        self._drawn, self._since_sort = 0, self.sort_every  # the order of the plain pass is no ranking
         self._losses = self._order = np.zeros(0)
 
+    def prepare(self, samples: int, epochs: int | None) -> None:
+        if epochs is None and self.first != self.last:
+            raise ValueError(
+                f"a pressure that decays from {self.first:g} to {self.last:g} needs epochs=, the length of the run."
+                " For a constant pressure pass the same value as pressure and final_pressure"
+            )
+        self.epochs, self._losses = epochs, np.full(samples, np.inf)
+
     def describe(self) -> str:
-        return f"LossRank, pressure {self.first:g} to {self.last:g} over {self.epochs} epochs, recompute {self.scores}"
+        length = f" over {self.epochs} epochs" if self.first != self.last else ""
+        return f"LossRank, pressure {self.first:g} to {self.last:g}{length}, recompute {self.needs_scores}"
 
     def pressure(self, epoch: int) -> float:
-        """s_e; constant within an epoch."""
+        """Return s_e, which is constant within an epoch."""
         if self.epochs is None:
             return self.first
         return self.first * (self.last / self.first) ** (min(epoch, self.epochs) / self.epochs)
 
-    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: Size, rng: np.random.Generator) -> Selection:
-        n, size = len(remaining), batch_size if isinstance(batch_size, int) else batch_size[1]
+    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG002
+        n = len(self._losses)
         if len(self._order) == 0:
-            self._losses, self._order = np.full(n, np.inf), rng.permutation(n)
+            self._order = rng.permutation(n)
         if pool is not None and pool.losses is not None:
             self._losses = host(pool.losses).astype(np.float64)
             self._since_sort = self.sort_every
-        if self._drawn < n:  # the first epoch is one plain pass
-            chosen = self._order[self._drawn : self._drawn + size]
-            if len(chosen) < size:
-                chosen = np.concatenate([chosen, self._draw(size - len(chosen), rng)])
-        else:
-            chosen = self._draw(size, rng)
-        self._drawn += size
-        self._since_sort += size
+        chosen = self._order[self._drawn : self._drawn + batch_size] if self._drawn < n else self._order[:0]
+        if len(chosen) < batch_size:  # the first epoch is one plain pass
+            chosen = np.concatenate([chosen, self._draw(batch_size - len(chosen), rng)])
+        self._drawn += batch_size
+        self._since_sort += batch_size
         return drawn(chosen)
-
-    def skip_first_pass(self, n: int) -> None:
-        """Draw by rank from the first batch on, as if the plain pass over the n samples lay behind."""
-        self._losses, self._order, self._drawn = np.full(n, np.inf), np.arange(n), n
-        self._since_sort = self.sort_every
 
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         self._losses[indices] = losses
+
+    def skip_warm_up(self) -> None:
+        """Draw by rank from now on: the plain pass of the first epoch is cheaper."""
+        self._order, self._drawn, self._since_sort = np.arange(len(self._losses)), len(self._losses), self.sort_every
 
     def _draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         n = len(self._order)
@@ -102,7 +105,7 @@ class LossRank(Strategy):
 
 
 def ranks(uniform: np.ndarray, n: int, pressure: float) -> np.ndarray:
-    """Numbers in [0, 1) -> ranks 0..n-1 with p_i ∝ pressure^(−i/n): the inverse of the geometric cumulative sum."""
+    """Map numbers in [0, 1) to ranks 0..n-1 with p_i ∝ pressure^(−i/n): the inverse of the geometric cumulative sum."""
     if pressure == 1:
         return np.minimum((uniform * n).astype(np.int64), n - 1)
     decay = math.log(pressure) / n

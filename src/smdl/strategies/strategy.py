@@ -1,4 +1,4 @@
-"""Strategy: what the loader asks for a batch."""
+"""Strategy: the part of a method that chooses a batch among candidates."""
 
 from typing import Any
 
@@ -7,47 +7,52 @@ import numpy as np
 from smdl.pool import Pool
 from smdl.selection import Selection
 
-#: A batch size: a number, or (fewest, most) for strategies that decide themselves.
-Size = int | tuple[int, int]
-
 
 class Strategy:
-    """Chooses each batch. A strategy of your own overrides `select`, and says here what it needs.
+    """Chooses each batch. A strategy of your own overrides `select` and says here what it needs.
 
-    scores       select looks at a pool: the model's features, probabilities and losses of the candidates
-    reference    ... and at the features of the reference model
-    learns       observe is told the loss of every sample trained on
-    replacement  draws from all of V by its own rule; what the epoch has left is not its concern
+    needs_scores     `select` gets a pool: features, probabilities and losses of the candidates by the current model
+    needs_reference  the pool also holds the features of the reference model
+    needs_losses     `observe` gets the loss of every sample trained on
+    needs_all        candidates must be the whole dataset, at every step: the strategy draws by its own rule
+    repeats          the same candidates and scores always give the same batch
     """
 
-    scores: bool = False
-    reference: bool = False
-    learns: bool = False
-    replacement: bool = False
+    needs_scores: bool = False
+    needs_reference: bool = False
+    needs_losses: bool = False
+    needs_all: bool = False
+    repeats: bool = False
 
-    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: Size, rng: np.random.Generator) -> Selection:
-        """A batch out of `remaining`, which are rows of the pool.
+    def prepare(self, samples: int, epochs: int | None) -> None:
+        """Take the size of the dataset and the length of the run (None if unknown). Called once, by the loader."""
 
-        pool    None unless `scores`; a strategy that also learns sees it at a refresh only
+    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
+        """Choose `batch_size` of the rows in `remaining`.
+
+        pool    None unless `needs_scores`; a strategy that also needs losses gets it at a refresh only
         rng     belongs to this step: the same (seed, epoch, step) gives the same draws
         """
         raise NotImplementedError
 
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
-        """The losses of the batch just trained on, by number in the dataset."""
+        """Take the losses of the last batch; indices are those of the dataset."""
+
+    def skip_warm_up(self) -> None:
+        """Behave as after the first epoch. Used to time a typical step."""
 
     def describe(self) -> str:
-        """What a saved state must agree on with the strategy that loads it."""
+        """Return a text on which a saved state and the strategy that loads it must agree."""
         return type(self).__name__
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on; tensors and plain values."""
+        """Return what `load_state_dict` needs: tensors and plain values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a state that `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
 
 
 def drawn(indices: np.ndarray) -> Selection:
-    """A selection that maximised nothing."""
+    """Return a selection that maximised nothing."""
     return Selection(indices.astype(np.int64), np.zeros(len(indices)), 0.0)

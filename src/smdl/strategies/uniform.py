@@ -4,14 +4,13 @@ import numpy as np
 
 from smdl.pool import Pool
 from smdl.selection import Selection
-from smdl.strategies.strategy import Size, Strategy, drawn
+from smdl.strategies.strategy import Strategy, drawn
 
 
 class Uniform(Strategy):
-    """Every batch is equally likely; each sample comes once an epoch."""
+    """Draws every batch with the same probability."""
 
-    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: Size, rng: np.random.Generator) -> Selection:  # noqa: ARG002
-        size = batch_size if isinstance(batch_size, int) else batch_size[1]
-        if size == len(remaining):  # the loader's deck is shuffled
+    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG002
+        if batch_size == len(remaining):  # a random pool is shuffled already
             return drawn(remaining)
-        return drawn(rng.choice(remaining, size, replace=False))
+        return drawn(rng.choice(remaining, batch_size, replace=False))

@@ -1,13 +1,14 @@
-"""What a training run can be told: dataclasses, checked where the value enters.
+"""The configuration of a training run: dataclasses whose values are checked when they are made.
 
-The command line and the YAML files set these very fields; nothing else configures a run.
+The command line and the YAML files set exactly these fields; nothing else configures a run.
 """
 
 import math
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from smdl.errors import choice, unknown
+from smdl.errors import choice, unknown, whole_number
+from smdl.objective import OPTIONS, Objective
 
 Config = TypeVar("Config")
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -21,23 +22,23 @@ class DataConfig:
     name: str = "digits"
     """digits, fashion-mnist, cifar10, cifar100, svhn, folder (images by class) or package.module:factory"""
     root: str | None = None
-    """folder of the files; else SMDL_DATA, else the cache of `smdl data get`"""
+    """folder of the files; by default SMDL_DATA or the cache of `smdl data get`"""
     train_size: int | None = None
-    """this many training samples, stratified by class; all unless given"""
+    """number of training samples, stratified by class; all by default"""
     test_size: int | None = None
-    """this many test samples, stratified by class; all unless given"""
+    """number of test samples, stratified by class; all by default"""
     validation: float = 0.0
     """fraction of the training samples held out as a validation set"""
     resolution: int | None = None
-    """images resized to this many pixels a side"""
+    """resize images to this many pixels per side"""
     augment: bool | None = None
-    """random crops and flips; the data set's usual choice unless given"""
+    """random crops and flips; by default the usual choice for the data set"""
     label_noise: float = 0.0
     """fraction of the training labels replaced by another class"""
     imbalance: float = 1.0
-    """how many times rarer the last class is than the first, training set only"""
+    """ratio of the size of the first class to that of the last, training set only"""
     seed: int = 0
-    """of the subset, the split, the noise and the imbalance: the same data for every run seed"""
+    """seeds the subset, the split, the noise and the imbalance: every run seed gets the same data"""
 
     def __post_init__(self) -> None:
         for name in ("train_size", "test_size", "resolution"):
@@ -50,7 +51,7 @@ class DataConfig:
             raise ValueError(choice("data.label_noise", self.label_noise, "in [0, 1]"))
         if not (math.isfinite(self.imbalance) and self.imbalance >= 1):
             raise ValueError(choice("data.imbalance", self.imbalance, "a number ≥ 1"))
-        _whole("data.seed", self.seed, 0)
+        whole_number("data.seed", self.seed, 0)
 
 
 @dataclass
@@ -60,7 +61,7 @@ class ModelConfig:
     name: str = "resnet8"
     """resnet8, resnet20, resnet32, resnet56, mlp or package.module:factory"""
     width: float = 1.0
-    """multiplies the number of channels (or of hidden units)"""
+    """factor of the number of channels (or of hidden units)"""
     batchnorm: bool = True
     """BatchNorm after every convolution; without it the residual branches start at zero"""
 
@@ -76,9 +77,9 @@ class OptimizerConfig:
     """sgd, adam or adamw"""
     lr: float = 0.1
     momentum: float = 0.9
-    """of sgd"""
+    """for sgd"""
     nesterov: bool = False
-    """of sgd"""
+    """for sgd"""
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
@@ -99,9 +100,9 @@ class ScheduleConfig:
     warmup: float = 0.0
     """fraction of the steps over which the rate rises from zero"""
     milestones: list[float] = field(default_factory=lambda: [0.5, 0.75])
-    """of step: fractions of the run at which the rate is multiplied by gamma"""
+    """for step: fractions of the run at which the rate is multiplied by gamma"""
     gamma: float = 0.1
-    """of step"""
+    """for step"""
 
     def __post_init__(self) -> None:
         _known("schedule.name", self.name, SCHEDULES)
@@ -112,81 +113,26 @@ class ScheduleConfig:
         _positive("schedule.gamma", self.gamma)
 
 
-@dataclass
-class ObjectiveConfig:
-    """The score that strategy smdl maximises: a preset, or weights of its own."""
-
-    preset: str | None = None
-    """recommended, paper or paper_subset; recommended where no weight is given either"""
-    uncertainty: float | None = None
-    redundancy: float | None = None
-    mean_closeness: float | None = None
-    feature_match: float | None = None
-    facility_location: float | None = None
-    feature_coverage: float | None = None
-    log_determinant: float | None = None
-    class_balance: float | None = None
-    distance: str | None = None
-    """euclidean, cosine, correlation or gaussian"""
-    sigma: float | None = None
-    space: str | None = None
-    """features or gradients"""
-    normalize: str | None = None
-    """pool or candidates"""
-    concave: str | None = None
-    """sqrt, log or ratio"""
-    kernel: str | None = None
-    """linear, cosine or gaussian"""
-    noise: float | None = None
-    neighbours: int | None = None
+class _ObjectiveConfig:
+    """Changes to the method's objective. Weights, if any are given, replace all its weights."""
 
     def given(self) -> dict[str, Any]:
-        """What was set, but for the preset."""
-        return {name: value for name, value in asdict(self).items() if value is not None and name != "preset"}
+        """Return what was set."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass
-class SelectionConfig:
-    """Where candidates come from, and how the greedy looks for the best. What is not given follows the objective:
-    `paper` is all of V every 5 steps by the partitioned stochastic greedy, anything else a random pool of 3 x."""
-
-    pool_factor: float | None = None
-    """select inside a fresh random pool of this many batches"""
-    refresh_every: int | None = None
-    """score all of V every so many steps and select among what the epoch has left"""
-    replacement: bool = False
-    """with refresh_every: a sample may come again within an epoch"""
-    optimizer: str | None = None
-    """auto, naive, lazy or stochastic"""
-    partitions: int | None = None
-    epsilon: float = 0.01
-    size_penalty: float | None = None
-    """with a batch size of [low, high]: stop, after low, once the best gain is below it"""
-    reference_fraction: float = 0.5
-    """of the training set, for the reference model of feature_match"""
-
-    def __post_init__(self) -> None:
-        if self.pool_factor is not None and self.refresh_every is not None:
-            raise ValueError("give selection.pool_factor or selection.refresh_every, not both")
-        for name in ("refresh_every", "partitions"):
-            if getattr(self, name) is not None:
-                _whole(f"selection.{name}", getattr(self, name), 1)
-        if not 0 < self.reference_fraction <= 1:
-            raise ValueError(choice("selection.reference_fraction", self.reference_fraction, "in (0, 1]"))
+def _objective_fields() -> list[tuple[str, Any, Any]]:
+    """Return a field per term and per option of Objective: a new one reaches the command line by itself."""
+    hints = get_type_hints(Objective.__init__)
+    weights = [(name, float | None, None) for name in Objective.terms()]
+    return weights + [(name, hints[name] | None, None) for name in OPTIONS]
 
 
-@dataclass
-class LossRankConfig:
-    """Strategy loss: how hard it is drawn to high losses."""
-
-    pressure: float = 100.0
-    """how many times likelier the highest loss is drawn than the lowest, in the first epoch"""
-    pressure_end: float = 1.0
-    """... at the end of the run; 1 is uniform"""
-    sort_every: int = 100
-    """samples drawn between two sortings"""
-    recompute: bool = False
-    """score all of V at every refresh (selection.refresh_every) instead of trusting old losses"""
+if TYPE_CHECKING:
+    ObjectiveConfig = _ObjectiveConfig
+else:
+    ObjectiveConfig = make_dataclass("ObjectiveConfig", _objective_fields(), bases=(_ObjectiveConfig,))
+    ObjectiveConfig.__doc__, ObjectiveConfig.__module__ = _ObjectiveConfig.__doc__, __name__
 
 
 @dataclass
@@ -195,51 +141,47 @@ class TrainConfig:
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    strategy: str = "smdl"
-    """uniform (SGD), loss (Loshchilov & Hutter), smdl, or package.module:Class"""
+    method: str = "recommended"
+    """uniform (SGD), loss, paper, paper_subset, recommended, or package.module:name"""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    selection: SelectionConfig = field(default_factory=SelectionConfig)
-    loss_rank: LossRankConfig = field(default_factory=LossRankConfig)
+    options: dict[str, Any] = field(default_factory=dict)
+    """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
+    candidates: dict[str, Any] = field(default_factory=dict)
+    """changes the method's source of candidates: `source` (full, random_pool or package.module:Class) and its options
+    (every, replacement; factor)"""
+    reference_fraction: float = 0.5
+    """part of the training set on which the reference model of feature_match is trained"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     loss: str = "CrossEntropyLoss"
     """any loss of torch.nn that takes (logits, class numbers)"""
     loss_options: dict[str, Any] = field(default_factory=dict)
     """its arguments, such as {label_smoothing: 0.1}"""
-    batch_size: int | list[int] = 50
-    """or [low, high] with selection.size_penalty"""
+    batch_size: int = 50
     epochs: int = 10
     steps: int | None = None
-    """stop after so many steps instead of epochs; the schedule is decayed within them"""
+    """stop after this many steps instead of epochs; the schedule decays within them"""
     seed: int = 0
-    """of the initial weights, the batches and the augmentation"""
+    """seeds the initial weights, the batches and the augmentation"""
     drop_last: bool = False
     num_workers: int = 0
     device: str = "auto"
-    """cpu, cuda, mps; auto takes what is there"""
+    """cpu, cuda or mps; auto takes the best one available"""
     threads: int | None = None
-    """of the CPU; torch's choice unless given. 1 is best for tiny networks, and where several runs share a machine"""
+    """CPU threads; torch's choice by default. 1 is best for tiny networks and if several runs share a machine"""
     amp: bool = False
     """autocast to bfloat16"""
     train_evaluation: int = 2000
-    """training samples whose loss and error are measured after every epoch, without augmentation"""
+    """number of training samples whose loss and error are measured after every epoch, without augmentation"""
 
     def __post_init__(self) -> None:
-        sizes = self.batch_size if isinstance(self.batch_size, list) else [self.batch_size]
-        if len(sizes) > 2 or not all(isinstance(size, int) and size >= 1 for size in sizes) or sizes != sorted(sizes):
-            raise ValueError(choice("batch_size", self.batch_size, "a whole number ≥ 1, or [low, high]"))
-        if len(sizes) == 2 and self.steps is not None:
-            raise ValueError("steps needs a batch_size that is one number: with [low, high] give epochs")
-        for name, least in (("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
-            _whole(name, getattr(self, name), least)
+        for name, least in (("batch_size", 1), ("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
+            whole_number(name, getattr(self, name), least)
         for name in ("steps", "threads"):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(choice(name, value, f"a whole number ≥ {least}"))
+                whole_number(name, getattr(self, name))
+        if not 0 < self.reference_fraction <= 1:
+            raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
 
 
 def _positive(name: str, value: float) -> None:
@@ -253,12 +195,12 @@ def _known(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Plain values, as a YAML file holds them."""
+    """Return plain values, as a YAML file holds them."""
     return asdict(config)
 
 
 def from_dict(kind: type[Config], values: dict[str, Any], path: str = "") -> Config:
-    """The config that `to_dict` gave these values; unknown names are errors that say which was meant."""
+    """Return the config that `to_dict` turned into these values; an unknown name is an error with a suggestion."""
     if not isinstance(values, dict):
         raise ValueError(choice(path or "a config", values, "a mapping of names to values"))
     known = {member.name: member.type for member in fields(kind)}  # type: ignore[arg-type]

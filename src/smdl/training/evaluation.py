@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
 from smdl.batches import move
-from smdl.reading import Reader
-from smdl.reference_model import in_order
+from smdl.reading import Reader, in_order
 from smdl.scoring import device_of, eval_mode
-from smdl.training.build import collate_of, evaluated
+from smdl.training.build import collate_of, without_augmentation
 
 
 def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
@@ -30,12 +29,12 @@ def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float
 
 def batches_of(dataset: Dataset, size: int) -> Iterator[Any]:
     """A dataset in order."""
-    plain, rows = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    plain, rows = without_augmentation(dataset), len(dataset)  # type: ignore[arg-type]
     return (batch for _, batch in Reader(plain, None, collate_of(plain), 0).read(in_order(rows, size)))
 
 
 def sample(dataset: Dataset, count: int, seed: int) -> Dataset:
     """Up to `count` samples of a dataset: the same for every strategy and run."""
-    plain, n = evaluated(dataset), len(dataset)  # type: ignore[arg-type]
+    plain, n = without_augmentation(dataset), len(dataset)  # type: ignore[arg-type]
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:count])
     return Subset(plain, rows.tolist())

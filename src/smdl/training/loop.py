@@ -1,4 +1,4 @@
-"""The training loop. It does not know which strategy it runs: batches come from a loader."""
+"""The training loop. It does not know which method it runs: batches come from a loader."""
 
 import math
 import signal
@@ -33,44 +33,44 @@ from smdl.training.usage_snapshot import write_usage_snapshot
 
 
 class DivergedError(RuntimeError):
-    """The loss is no longer a number."""
+    """The loss is not a finite number any more."""
 
 
 class Interrupted(KeyboardInterrupt):
     """Stopped by a signal, with a checkpoint written."""
 
     def __init__(self, number: int, advice: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; go on with {advice}")
+        super().__init__(f"stopped by {signal.Signals(number).name}; resume with {advice}")
         self.number, self.advice = number, advice
 
-    def __reduce__(self) -> tuple[Any, ...]:  # it travels from a worker process
+    def __reduce__(self) -> tuple[Any, ...]:  # it is sent from worker processes
         return Interrupted, (self.number, self.advice)
 
 
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
-    """A new run in `out`, or in the next free name beside it. Returns its summary."""
-    run = Run(config, display)  # whatever is wrong with a config shows before a folder is made
+    """Train a new run in `out`, or in the next free name (out-2, …) if that exists. Return its summary."""
+    run = Run(config, display)  # errors in the config show before a folder is made
     folder = new_folder(out)
     with locked(folder):
         return run.begin(folder)
 
 
 def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
-    """Go on with a run that was interrupted, to the same result; one that is finished is left as it is."""
+    """Resume an interrupted run; the result is the same as without the interruption."""
     if not (folder / "config.yaml").exists():
         raise ValueError(f"{folder} is not the folder of a run: it has no config.yaml")
     if (folder / "summary.json").exists():
-        raise ValueError(f"the run in {folder} is finished; a new one gets a folder of its own")
+        raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
     with locked(folder):
         try:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{folder / 'config.yaml'} is damaged: {' '.join(str(error).split())}") from error
-        return Run(from_dict(TrainConfig, values), display).go(folder)
+        return Run(from_dict(TrainConfig, values), display).train(folder)
 
 
 class Run:
-    """The objects of a run, made of its config; `go` trains."""
+    """A run: the objects that its config describes, and the training loop."""
 
     def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
         self.config, self.display = config, display or Silent()
@@ -80,15 +80,15 @@ class Run:
 
     def _build(self, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
-        self.environment = environment(self.device)  # as it is now: a checkout may change while a run goes on
+        self.environment = environment(self.device)  # now: the checkout may change during the run
         self.splits: Splits = load(config.data)
         classes = len(self.splits.classes)
         self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
-        if len(self.splits.shape) == 3:  # convolutions are several times faster so, on a CPU too
+        if len(self.splits.shape) == 3:  # convolutions are several times faster this way, on a CPU too
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = make_loss(config)
         self.optimizer = make_optimizer(config.optimizer, self.model.parameters())
-        self._try_out()
+        self._check_forward()
         self.loader: DataLoader = make_loader(
             config, self.splits, self.model, lambda done, total: self.display.step("reference model", done, total)
         )
@@ -106,22 +106,22 @@ class Run:
         self.stopped_by: int | None = None
 
     def begin(self, folder: Path) -> dict[str, Any]:
-        """Write down the config, and train."""
+        """Write the config and train."""
         with replacing(folder / "config.yaml") as file:
             file.write(yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
-        return self.go(folder)
+        return self.train(folder)
 
-    def go(self, folder: Path) -> dict[str, Any]:
-        """Train to the end, from the folder's checkpoint if it has one."""
+    def train(self, folder: Path) -> dict[str, Any]:
+        """Train to the end, from the checkpoint in the folder if there is one."""
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
-        for part in folder.glob(".*.part"):  # of a write that a kill cut off
+        for part in folder.glob(".*.part"):  # left by a write that was killed
             part.unlink()
         with own_generators(self.config.seed), threads(self.config.threads), self._stoppable():
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
             kept = _records(metrics, self.epoch)
-            write_lines(metrics, kept)  # without what lies after the checkpoint
+            write_lines(metrics, kept)  # without records after the checkpoint
             for record in kept:
                 self.display.epoch(record, self.epochs)
             try:
@@ -139,9 +139,10 @@ class Run:
             return self._finish(kept)
 
     def _one_epoch(self) -> dict[str, Any]:
-        total = 0 if isinstance(self.loader.batch_size, tuple) else len(self.loader)
         for loss in self.steps():
-            self.display.step(f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, total, f"loss {loss:.4f}")
+            self.display.step(
+                f"epoch {self.epoch + 1}/{self.epochs}", self.meters.batches, len(self.loader), f"loss {loss:.4f}"
+            )
             if self.stopped_by is not None:
                 self._save()
                 raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
@@ -162,8 +163,8 @@ class Run:
         return record
 
     def steps(self) -> Iterator[float]:
-        """Train through the rest of the epoch; yields the loss of each step."""
-        if self.loader.epoch > self.epoch:  # resumed with the last batch of the epoch behind
+        """Train the rest of the epoch; yield the loss of each step."""
+        if self.loader.epoch > self.epoch:  # resumed after the last batch of the epoch
             return
         self.loader.set_epoch(self.epoch)
         self.model.train()
@@ -175,13 +176,13 @@ class Run:
                 return
             waited = self._charge_loader(*before)
             loss = self._one_step(batch)
-            if self.meters.batches == 1 and self.loader.batch is not None:
-                self.meters.terms = self.loader.batch.terms
+            if self.meters.batches == 1 and self.loader.selection is not None:
+                self.meters.terms = self.loader.selection.terms
             self.meters.seconds["training"] += time.perf_counter() - started - waited
             yield loss
 
     def _charge_loader(self, before: dict[str, float], forwards: int) -> float:
-        """Put what the loader spent on a batch on the bill; returns the sum."""
+        """Add the seconds that the loader spent on a batch to the meters; return their sum."""
         spent = {name: now - before[name] for name, now in self.loader.seconds.items()}
         for name, seconds in spent.items():
             self.meters.seconds[name] += seconds
@@ -205,27 +206,27 @@ class Run:
         labels = targets.cpu().numpy()
         wrong = int((logits.argmax(dim=1) != targets).sum())
         self.meters.add(value, wrong, norm, labels, len(self.splits.classes))
-        assert self.loader.batch is not None
-        np.add.at(self.counts.numpy(), self.loader.batch.indices, 1)
+        assert self.loader.selection is not None
+        np.add.at(self.counts.numpy(), self.loader.selection.indices, 1)
         self.step += 1
         return value
 
     def _done(self) -> float:
-        """The fraction of the run that lies behind."""
+        """Return the fraction of the run that is done."""
         if self.config.steps is not None:
             return self.step / self.config.steps
         return min(1.0, (self.epoch + self.meters.samples / len(self.counts)) / self.epochs)
 
     def evaluate(self) -> dict[str, float | None]:
-        """Loss and error on the test set, on a sample of the training set, and on the validation set."""
+        """Return loss and error on the test set, on a sample of the training set, and on the validation set."""
         found: dict[str, float | None] = {}
         for name, dataset in self.sets.items():
             loss, error = evaluate(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
             found |= {f"{name}_loss": loss, f"{name}_error": error}
         return found
 
-    def _try_out(self) -> None:
-        """One batch forward before the first step: a run that cannot work fails now, and says why."""
+    def _check_forward(self) -> None:
+        """Forward one small batch: a run that cannot work fails before its first step, with the reason."""
         count = min(4, len(self.splits.train))  # type: ignore[arg-type]
         inputs, targets = next(batches_of(self.splits.train, count))[:2]
         with eval_mode(self.model):
@@ -242,7 +243,7 @@ class Run:
             except (RuntimeError, ValueError, TypeError, UserWarning) as error:
                 raise ValueError(f"loss {self.config.loss} cannot work on logits and class numbers: {error}") from error
         if loss.ndim != 0:
-            raise ValueError(f"loss {self.config.loss} must give one number a batch, got shape {tuple(loss.shape)}")
+            raise ValueError(f"loss {self.config.loss} must return one number per batch, got shape {tuple(loss.shape)}")
 
     def _divergence_message(self, cause: str) -> str:
         lr = self.optimizer.param_groups[0]["lr"]
@@ -305,7 +306,7 @@ class Run:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM ends the step in hand and writes a checkpoint; a second Ctrl-C ends at once."""
+        """Finish the current step and write a checkpoint at the first Ctrl-C or SIGTERM; end at once at the second."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -327,7 +328,7 @@ class Run:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """That many of torch's threads, for a while."""
+    """Use this many torch threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -337,10 +338,10 @@ def threads(number: int | None) -> Iterator[None]:
 
 
 def _records(path: Path, epochs: int) -> list[dict[str, Any]]:
-    """Those of the first `epochs` epochs, which the checkpoint says are behind."""
+    """Return the records of the first `epochs` epochs, which the checkpoint says are done."""
     kept = read_lines(path)[:epochs]
     if len(kept) < epochs or any(record.get("epoch") != k or "seconds" not in record for k, record in enumerate(kept)):
         raise checkpoint.CheckpointError(
-            f"{path} is damaged: the checkpoint beside it is of epoch {epochs}, and not all before are there"
+            f"{path} is damaged: the checkpoint beside it was written after epoch {epochs}, and records before are missing"
         )
     return kept

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smdl.errors import unknown
+from smdl.factory import from_factory
 from smdl.training.config import ModelConfig
-from smdl.training.factory import from_factory
 
 #: Blocks a stage of each ResNet: 6n + 2 layers.
 RESNETS = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet56": 9}

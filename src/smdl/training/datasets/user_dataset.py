@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from smdl.errors import choice
+from smdl.factory import load_object
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.progress import progress_bar
-from smdl.training.factory import find
 
 
 class View(Dataset[tuple[Any, int]]):
@@ -47,7 +47,7 @@ def make(config: DataConfig) -> tuple[Any, Any]:
                 f"data.{option} is for the built-in sets and folders; {config.name} must do that itself "
                 "(its factory may take the config)"
             )
-    factory = find(config.name, "data.name")
+    factory = load_object(config.name, "data.name")
     if not callable(factory):
         raise DataError(choice(f"data.name {config.name}", type(factory).__name__, "a function"))
     made: Any = factory(config) if _takes_one(factory) else factory()

@@ -1,4 +1,4 @@
-"""package.module:name -> whatever the user has there."""
+"""Objects of the user by name: `package.module:name`."""
 
 import inspect
 import sys
@@ -8,8 +8,8 @@ from typing import Any
 from smdl.errors import choice, unknown
 
 
-def find(path: str, option: str) -> Any:
-    """The object a `package.module:name` leads to; modules of the working folder are found too."""
+def load_object(path: str, option: str) -> Any:
+    """Return the object that `package.module:name` names; modules of the working folder are found too."""
     home, _, name = path.partition(":")
     if not home or not name:
         raise ValueError(choice(option, path, "of the form package.module:name"))
@@ -29,8 +29,8 @@ def find(path: str, option: str) -> Any:
 
 
 def from_factory(path: str, option: str, kind: type, **offered: Any) -> Any:
-    """What the factory at `path` makes, called with those of the offered arguments that it takes."""
-    factory = find(path, option)
+    """Call the factory at `path` with those of the offered arguments that it takes; return what it makes."""
+    factory = load_object(path, option)
     if not callable(factory):
         raise ValueError(f"{option} {path} must be callable, got {type(factory).__name__}")
     try:

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from smdl.training.factory import find, from_factory
+from smdl.factory import from_factory, load_object
 
 MODULE = """
 from torch import nn
@@ -48,4 +48,4 @@ def test_what_cannot_work_is_named(path, said):
 @pytest.mark.usefixtures("mine")
 def test_a_module_that_misses_another_says_which():
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
-        find("needy:net", "model.name")
+        load_object("needy:net", "model.name")

@@ -1,0 +1,90 @@
+"""Full: the whole dataset, scored every few steps."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdl.candidates.source import Candidates, DatasetEpoch
+from smdl.errors import whole_number
+from smdl.pool import host
+from smdl.selection import Selection
+from smdl.strategies.strategy import Strategy
+
+
+@dataclass
+class Full(Candidates):
+    """Candidates are all samples that the epoch has not used yet, scored before steps 0, every, 2·every, …: the paper.
+
+    The batches up to the next refresh (the window) are chosen from the same scores, so that workers may read them
+    ahead. A strategy that needs losses chooses one batch at a time.
+
+    every         steps between two refreshes; None: one refresh per epoch
+    replacement   a sample may come again within an epoch (Algorithm 2 to the letter)
+    """
+
+    every: int | None = 5
+    replacement: bool = False
+    _window: deque[Selection] = field(default_factory=deque, init=False, repr=False, compare=False)
+    _used: np.ndarray = field(default_factory=lambda: np.zeros(0, bool), init=False, repr=False, compare=False)
+    plain_scoring = True
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            self.every = whole_number("every", self.every)
+        if not isinstance(self.replacement, bool):
+            raise TypeError(f"replacement must be True or False, got {self.replacement!r}")
+
+    def check(self, strategy: Strategy) -> None:
+        if strategy.needs_all and not self.replacement:
+            super().check(strategy)
+        if self.replacement and strategy.repeats:
+            raise ValueError(
+                'Full(replacement=True) needs a strategy that draws at random, such as optimizer="stochastic":'
+                f" {strategy.describe()} would choose the same batch again until the next refresh"
+            )
+
+    def begin(self, samples: int) -> None:
+        self._window.clear()
+        self._used = np.zeros(0 if self.replacement else samples, bool)
+
+    def period(self, steps_per_epoch: int) -> int:
+        return self.every or steps_per_epoch
+
+    def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
+        step = epoch.first_step
+        while step < len(epoch):
+            if not self._window:
+                self._fill_window(epoch, step)
+            plan = [(step + k, planned.indices) for k, planned in enumerate(self._window)]
+            for _, batch, _ in epoch.read(plan):
+                step += 1
+                yield self._window.popleft(), batch
+
+    def _fill_window(self, epoch: DatasetEpoch, step: int) -> None:
+        """Choose the batches from this step to the next refresh."""
+        every = self.period(len(epoch))
+        pool = epoch.score_all() if step % every == 0 else None
+        stop = step + 1 if epoch.strategy.needs_losses else step + every - step % every
+        for planned in range(step, min(stop, len(epoch))):
+            remaining = np.arange(epoch.samples) if self.replacement else np.flatnonzero(~self._used)
+            chosen = epoch.choose(pool, remaining, epoch.size(planned), planned)
+            if not self.replacement:
+                self._used[chosen.indices] = True
+            self._window.append(chosen)
+
+    def state_dict(self) -> dict[str, Any]:
+        planned = [
+            {"indices": torch.from_numpy(one.indices), "gains": torch.from_numpy(one.gains)} for one in self._window
+        ]
+        return {"window": planned, "used": torch.from_numpy(self._used.copy())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._used = host(state["used"]).copy()
+        self._window = deque(
+            Selection(host(planned["indices"]), host(planned["gains"]), float(planned["gains"].sum()))
+            for planned in state["window"]
+        )

@@ -1,0 +1,180 @@
+"""Candidates, the base class of the sources, and Epoch, what a loader provides to them."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from smdl.pool import Pool
+from smdl.randomness import stream
+from smdl.reading import Reader, Request, in_order
+from smdl.scoring import Scorer
+from smdl.selection import Selection
+from smdl.strategies.strategy import Strategy
+
+# The streams of random numbers below a loader's seed.
+_DECK, _STEP, _READ = range(3)
+
+
+class Candidates:
+    """A source of candidates. A source of your own overrides `batches`.
+
+    plain_scoring   score samples with the evaluation transform, if the dataset has one, instead of the training one
+    """
+
+    plain_scoring: bool = False
+
+    def check(self, strategy: Strategy) -> None:
+        """Raise a ValueError if this source cannot serve the strategy."""
+        if strategy.needs_all:
+            raise ValueError(
+                f"{type(strategy).__name__} draws from the whole dataset: use candidates=smdl.Full(replacement=True),"
+                f" got {self.describe()}"
+            )
+
+    def batches(self, epoch: Any) -> Iterator[tuple[Selection, Any]]:
+        """Yield the selection (indices are those of the dataset) and the batch of each step, from
+        `epoch.first_step` to the end. `epoch` is a DatasetEpoch."""
+        raise NotImplementedError
+
+    def begin(self, samples: int) -> None:
+        """Forget the last epoch: the next one starts."""
+
+    def period(self, steps_per_epoch: int) -> int:  # noqa: ARG002
+        """Return the number of steps after which the work repeats: a timing covers whole periods."""
+        return 1
+
+    def describe(self) -> str:
+        """Return a text on which a saved state and the source that loads it must agree."""
+        return repr(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to continue an epoch: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
+
+
+class Epoch:
+    """One epoch of a loader, as a source sees it: the model's scores, random numbers, the clock, the strategy.
+
+    number       index of the epoch
+    first_step   0, or a later step if the epoch is resumed
+    seconds      where `clock` adds the time spent
+    """
+
+    def __init__(
+        self, number: int, first_step: int, key: int, strategy: Strategy, scorer: Scorer, seconds: dict[str, float]
+    ) -> None:
+        self.number, self.first_step, self.key = number, first_step, key
+        self.strategy, self.scorer, self.seconds = strategy, scorer, seconds
+
+    def rng(self, step: int) -> np.random.Generator:
+        """Return the random numbers of a step."""
+        return np.random.default_rng(stream(self.key, _STEP, self.number, step))
+
+    def score(self, batch: Any, reference: Tensor | None = None) -> Pool | None:
+        """Score a batch with the model as it is now; None if the strategy needs no scores."""
+        if not self.strategy.needs_scores:
+            return None
+        with self.clock("scoring"):
+            return self.scorer.pool(self.scorer(batch), reference)
+
+    def choose(self, pool: Pool | None, remaining: np.ndarray, size: int, step: int) -> Selection:
+        """Let the strategy choose `size` of the rows in `remaining`, or all of them if there are fewer."""
+        with self.clock("selection"):
+            return self.strategy.select(pool, remaining, min(size, len(remaining)), self.rng(step))
+
+    @contextmanager
+    def clock(self, part: str) -> Iterator[None]:
+        """Add the time of the block to `seconds[part]`."""
+        started = time.perf_counter()
+        yield
+        self.seconds[part] += time.perf_counter() - started
+
+
+class DatasetEpoch(Epoch):
+    """An epoch over a dataset, whose samples are known by their index.
+
+    samples      number of samples in the dataset
+    batch_size   of every step but the last, see `size`
+    reader       reads rows, in as many worker processes as asked for
+    reference    features of the reference model for the whole dataset, or None
+    both         whether scoring reads the samples again, with another transform
+    """
+
+    def __init__(
+        self,
+        *basics: Any,
+        samples: int,
+        batch_size: int,
+        drop_last: bool,
+        reader: Reader,
+        reference: Tensor | None,
+        both: bool,
+        scoring_batch_size: int,
+    ) -> None:
+        super().__init__(*basics)
+        self.samples, self.batch_size, self._drop_last = samples, batch_size, drop_last
+        self.reader, self.reference, self.both = reader, reference, both
+        self._scoring_batch_size = scoring_batch_size
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return steps_per_epoch(self.samples, self.batch_size, self._drop_last)
+
+    def size(self, step: int) -> int:
+        """Return the size of the batch of a step."""
+        return min(self.batch_size, self.samples - step * self.batch_size)
+
+    def deck(self) -> np.random.Generator:
+        """Return the random numbers that shuffle this epoch."""
+        return np.random.default_rng(stream(self.key, _DECK, self.number))
+
+    def read(
+        self, plan: Iterable[tuple[int, np.ndarray]], score: bool = False
+    ) -> Iterator[tuple[np.ndarray, Any, Any]]:
+        """Yield (rows, batch, batch for scoring) for each (step, rows) of the plan; workers read it ahead.
+
+        The last is None unless `score`. The plan must not refer to the loader: the reader keeps it.
+        """
+        waiting: deque[np.ndarray] = deque()
+        read = self.reader.read(_requests(plan, self.key, self.number, score, waiting))
+        while True:
+            with self.clock("data"):
+                found = next(read, None)
+            if found is None:
+                return
+            yield waiting.popleft(), *found
+
+    def score_rows(self, batch: Any, rows: np.ndarray) -> Pool | None:
+        """Score a batch of these rows of the dataset."""
+        return self.score(batch, None if self.reference is None else self.reference[rows])
+
+    def score_all(self) -> Pool | None:
+        """Score the whole dataset; None if the strategy needs no scores."""
+        if not self.strategy.needs_scores:
+            return None
+        with self.clock("scoring"):
+            read = self.reader.read(in_order(self.samples, self._scoring_batch_size))
+            scores = self.scorer.all((batch for _, batch in read), self.samples)
+            return self.scorer.pool(scores, self.reference)
+
+
+def steps_per_epoch(samples: int, batch_size: int, drop_last: bool) -> int:
+    """Return the number of batches of an epoch."""
+    return samples // batch_size if drop_last else math.ceil(samples / batch_size)
+
+
+def _requests(
+    plan: Iterable[tuple[int, np.ndarray]], key: int, epoch: int, score: bool, waiting: deque[np.ndarray]
+) -> Iterator[Request]:
+    for step, rows in plan:
+        waiting.append(rows)
+        yield Request(stream(key, _READ, epoch, step), rows.tolist(), score=score)

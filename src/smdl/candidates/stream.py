@@ -1,0 +1,69 @@
+"""Stream: the batches of any iterable, a few joined at a time."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from smdl.batches import height, join, take
+from smdl.candidates.source import Candidates, Epoch
+from smdl.errors import choice
+from smdl.pool import Pool
+from smdl.scoring import Scorer
+from smdl.selection import Selection
+from smdl.strategies.strategy import Strategy
+
+
+class StreamEpoch(Epoch):
+    """An epoch over an iterable of batches.
+
+    stream      the iterable, at the first batch to be read
+    reference   scores a batch by the reference model, or None
+    """
+
+    def __init__(self, *basics: Any, stream: Iterable[Any], reference: Scorer | None) -> None:
+        super().__init__(*basics)
+        self.stream, self._reference = iter(stream), reference
+
+    def read(self, count: int) -> Any:
+        """Return the next `count` batches, joined; None at the end of the stream."""
+        with self.clock("data"):
+            members = list(islice(self.stream, count))
+            return join(members) if members else None
+
+    def score_batch(self, batch: Any) -> Pool | None:
+        """Score a batch with the model and, if there is one, the reference model."""
+        with self.clock("scoring"):
+            features = None if self._reference is None else self._reference(batch).features
+        return self.score(batch, features)
+
+
+@dataclass
+class Stream(Candidates):
+    """Candidates are 1/keep batches of an iterable, joined; the part `keep` of them is selected."""
+
+    keep: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keep, bool) or not isinstance(self.keep, int | float):
+            raise TypeError(choice("keep", self.keep, "a fraction in (0, 1]"))
+        if not 0 < self.keep <= 1:
+            raise ValueError(choice("keep", self.keep, "a fraction in (0, 1]"))
+        self.joined = math.ceil(1 / self.keep - 1e-9)  # 1 / (1/3) may round up
+
+    def check(self, strategy: Strategy) -> None:
+        if strategy.needs_losses or strategy.needs_all:
+            raise ValueError(f"{type(strategy).__name__} tracks each sample of a dataset; a stream has no such samples")
+
+    def batches(self, epoch: Any) -> Iterator[tuple[Selection, Any]]:
+        """Yield the selection (indices are rows of the joined batches) and the batch of each step."""
+        assert isinstance(epoch, StreamEpoch)
+        step = epoch.first_step
+        while (candidates := epoch.read(self.joined)) is not None:
+            pool, rows = epoch.score_batch(candidates), height(candidates)
+            chosen = epoch.choose(pool, np.arange(rows), max(1, round(rows * self.keep)), step)
+            yield chosen, take(candidates, chosen.indices)
+            step += 1

@@ -1,0 +1,173 @@
+"""METHODS: every method by its name. A method is a strategy with its options and a source of candidates."""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from smdl.candidates.full import Full
+from smdl.candidates.random_pool import RandomPool
+from smdl.candidates.source import Candidates
+from smdl.errors import choice, unknown
+from smdl.factory import load_object
+from smdl.objective import Objective, as_objective
+from smdl.strategies.loss_rank import LossRank
+from smdl.strategies.strategy import Strategy
+from smdl.strategies.submodular import Submodular
+from smdl.strategies.uniform import Uniform
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose batches, under a name.
+
+    strategy     a Strategy class, or any callable that returns a Strategy
+    candidates   the source; by default what the strategy needs: the whole dataset, a scored pool, or shuffled samples
+    options      arguments of `strategy`
+    about        one line for tables and help texts
+    """
+
+    name: str
+    strategy: Callable[..., Strategy]
+    candidates: Candidates | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    about: str = ""
+
+    @property
+    def objective(self) -> Objective | None:
+        """What the method maximises; None if its strategy takes no objective."""
+        parameter = (self._parameters() or {}).get("objective")
+        if parameter is None:
+            return None
+        given = self.options.get("objective", parameter.default)
+        return None if given is parameter.empty else as_objective(given)
+
+    def changed(
+        self,
+        objective: Objective | None = None,
+        candidates: Candidates | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> "Method":
+        """Return this method with another objective, another source, or some options changed."""
+        given = {**self.options, **(options or {})}
+        if objective is not None:
+            if not isinstance(objective, Objective):
+                raise TypeError(choice("objective", objective, "a smdl.Objective (names belong to method=)"))
+            if "objective" not in (self._parameters() or {"objective": None}):
+                raise ValueError(f"method {self.name} has no objective, got {objective!r}")
+            given["objective"] = objective
+        if candidates is not None and not isinstance(candidates, Candidates):
+            raise TypeError(choice("candidates", candidates, "a source such as smdl.RandomPool() or smdl.Full()"))
+        return replace(self, options=given, candidates=candidates or self.candidates)
+
+    def make(self) -> tuple[Strategy, Candidates]:
+        """Return the strategy and a source of its own, checked against each other."""
+        known = self._parameters()
+        for name in self.options:
+            if known is not None and name not in known:
+                raise ValueError(unknown(f"option of method {self.name}", name, known))
+        strategy = self.strategy(**self.options)
+        if not isinstance(strategy, Strategy):
+            raise TypeError(choice(f"the strategy of method {self.name}", type(strategy).__name__, "a smdl.Strategy"))
+        source = copy.deepcopy(self.candidates) or _default_source(strategy)
+        source.check(strategy)
+        return strategy, source
+
+    def _parameters(self) -> Mapping[str, inspect.Parameter] | None:
+        """Return what `strategy` takes; None if it takes any keyword, or does not say."""
+        try:
+            found = inspect.signature(self.strategy).parameters
+        except ValueError:  # some builtins have none
+            return None
+        kinds = {parameter.kind for parameter in found.values()}
+        return None if inspect.Parameter.VAR_KEYWORD in kinds else found
+
+
+def _default_source(strategy: Strategy) -> Candidates:
+    if strategy.needs_all:
+        return Full(every=None, replacement=True)
+    return RandomPool() if strategy.needs_scores else RandomPool(1)
+
+
+#: How the paper looks for a batch (Algorithm 1): ten random partitions, lazier-than-lazy greedy in each, merge, again.
+_ALGORITHM_1 = {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01}
+
+_TABLE = (
+    Method("uniform", Uniform, RandomPool(1), about="plain SGD: batches drawn at random"),
+    Method(
+        "loss",
+        LossRank,
+        Full(every=None, replacement=True),
+        about="high losses more often (Loshchilov & Hutter 2015); the pressure decays over the run",
+    ),
+    Method(
+        "paper",
+        Submodular,
+        Full(5),
+        {"objective": Objective.paper(), **_ALGORITHM_1},
+        about="the paper: 0.2 U + 0.1 R + 0.5 MC + 0.2 FM over the whole dataset, scored every 5 steps",
+    ),
+    Method(
+        "paper_subset",
+        Submodular,
+        Full(5),
+        {"objective": Objective.paper_subset(), **_ALGORITHM_1},
+        about="the paper with the weights of its search on a subset: 0.25 U + 0.25 R + 0.4 MC + 0.1 FM",
+    ),
+    Method(
+        "recommended",
+        Submodular,
+        RandomPool(3),
+        {"objective": Objective.recommended()},
+        about="facility location over last-layer gradients in a fresh random pool of 3 batches",
+    ),
+)
+#: Every method by name. A new one: a file with its strategy, and a line above.
+METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
+
+#: Sources by name, for configs.
+SOURCES: dict[str, type[Candidates]] = {"full": Full, "random_pool": RandomPool}
+
+
+def as_method(method: "str | Method | Strategy") -> Method:
+    """Return a method: one of METHODS by name, `package.module:name`, a Method, or a Strategy in its default source."""
+    if isinstance(method, str) and ":" in method:
+        found = load_object(method, "method")
+        return replace(found, name=method) if isinstance(found, Method) else Method(method, _callable(found, method))
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise ValueError(unknown("method", method, METHODS) + ", or package.module:name")
+        return METHODS[method]
+    if isinstance(method, Strategy):
+        return Method(type(method).__name__, lambda: method)
+    if not isinstance(method, Method):
+        raise TypeError(choice("method", method, "a name, a smdl.Method or a smdl.Strategy"))
+    return method
+
+
+def make_source(changes: Mapping[str, Any], method: Method) -> Candidates | None:
+    """Return the source that a config describes: `source` names it, the rest are its options. Without `source` the
+    options change those of the method's own source."""
+    options = dict(changes)
+    name = options.pop("source", None)
+    if name is None:
+        if not options:
+            return None
+        base = method.make()[1]
+        kind, kept = type(base), {key: getattr(base, key) for key in inspect.signature(type(base)).parameters}
+    else:
+        kind, kept = load_object(name, "candidates.source") if ":" in str(name) else SOURCES.get(name), {}
+        if kind is None:
+            raise ValueError(unknown("candidates.source", name, SOURCES) + ", or package.module:Class")
+    known = inspect.signature(kind).parameters
+    for option in options:
+        if option not in known:
+            raise ValueError(unknown(f"option of candidates {kind.__name__}", option, known))
+    return kind(**{**kept, **options})
+
+
+def _callable(found: Any, path: str) -> Any:
+    if not callable(found):
+        raise TypeError(choice(f"method {path}", type(found).__name__, "a smdl.Method or a Strategy class"))
+    return found
