@@ -7,28 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from smdl import __version__
 from smdl.errors import missing_packages
 
 if TYPE_CHECKING:
-    from smdl.training.config import TrainConfig
     from smdl.training.progress import Display
+
+Options = argparse.Namespace
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command. Return its exit code."""
     try:
         parser = _commands()
-        run = parser.parse_args(argv).run
-        return run() if run is not None else print(parser.format_help(), end="") or 0
+        options = parser.parse_args(argv)
+        return options.run(options) if options.run else parser.print_help() or 0
     except KeyboardInterrupt as stop:
         return _fail(str(stop) or "interrupted", 128 + getattr(stop, "number", 2))
-    except ValueError as error:
-        return _fail(str(error), 2)
-    except OSError as error:
-        return _fail(str(error), 1)
+    except (ValueError, OSError) as error:
+        return _fail(str(error), 2 if isinstance(error, ValueError) else 1)
     except RuntimeError as error:
         from smdl.training.loop import DivergedError
 
@@ -37,120 +36,106 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(str(error), 1)
 
 
-def train(config: "TrainConfig", out: Path | None, resume: Path | None, quiet: bool) -> int:
+def train(options: Options) -> int:
     """Train a network on the batches of a method."""
     from smdl.training import loop
 
-    with _display(quiet) as display:
-        if resume is not None:
-            summary = loop.resume(resume, display)
+    if options.resume and (others := options.given - {"resume", "quiet"}):
+        raise ValueError(f"a resumed run keeps its config: leave out {', '.join(sorted(others))}")
+    with _display(options.quiet) as display:
+        if options.resume:
+            summary = loop.resume(options.resume, display)
         else:
+            config = options.config
             name = f"{_file_name(config.data.name)}-{_file_name(config.method)}-{config.seed}"
-            summary = loop.train(config, out or Path("runs") / name, display)
+            summary = loop.train(config, options.out or Path("runs") / name, display)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")
     print(f"config, metrics, weights: {summary['folder']}")
     return 0
 
 
-def compare(
-    config: "TrainConfig",
-    methods: list[str],
-    seeds: int | str,
-    minutes: float | None,
-    protocols: list[str],
-    jobs: int | None,
-    out: Path | None,
-    quiet: bool,
-) -> int:
+def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
     from smdl.experiments.compare import FEWEST_SEEDS, Plan, run_plan
+    from smdl.methods import as_method
     from smdl.training.config import to_dict
 
-    if seeds == "auto" and minutes is not None:
+    auto, methods, data_name = options.seeds == "auto", options.methods, options.config.data.name
+    if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
+    for method in methods:
+        as_method(method)  # an unknown name is an error
     plan = Plan(
-        f"{config.data.name}: {', '.join(methods)}",
-        to_dict(config),
-        {name: {"method": name} for name in methods},
+        f"{data_name}: {', '.join(methods)}",
+        to_dict(options.config),
+        {method: {"method": method} for method in methods},
         baseline="uniform" if "uniform" in methods else methods[0],
-        seeds=seeds if isinstance(seeds, int) else FEWEST_SEEDS,
-        protocols=protocols,
-        minutes=minutes,
+        seeds=FEWEST_SEEDS if auto else options.seeds,
+        protocols=options.protocols,
+        minutes=options.minutes,
     )
-    out = out or Path("runs") / f"compare-{_file_name(config.data.name)}"
-    with _display(quiet) as display:
-        experiment = run_plan(plan, out, auto=seeds == "auto", jobs=jobs or _jobs(config.device), display=display)
-    return _show_results(experiment.folder)
-
-
-def ablate(
-    config: "TrainConfig",
-    sweep: str,
-    values: list[str] | None,
-    seeds: int,
-    jobs: int | None,
-    out: Path | None,
-    quiet: bool,
-) -> int:
-    """Vary one thing: weights, distance, batch size, ..."""
-    from smdl.experiments.ablate import ablate
-
-    out = out or Path("runs") / f"ablate-{sweep}-{_file_name(config.data.name)}"
-    jobs = jobs or _jobs(config.device)
-    with _display(quiet) as display:
-        folder = ablate(sweep, config, out, seeds=seeds, values=values, jobs=jobs, display=display)
+    out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
+    with _display(options.quiet) as display:
+        jobs = _jobs(options.jobs, options.config.device)
+        folder = run_plan(plan, out, auto=auto, jobs=jobs, display=display).folder
     return _show_results(folder)
 
 
-def reproduce(
-    item: str,
-    scale: str,
-    seeds: int | None,
-    jobs: int | None,
-    out: Path | None,
-    root: str | None,
-    quiet: bool,
-) -> int:
+def ablate(options: Options) -> int:
+    """Vary one thing: weights, distance, batch size, ..."""
+    from smdl.experiments import ablate
+
+    config, sweep = options.config, options.sweep
+    out = options.out or Path("runs") / f"ablate-{sweep}-{_file_name(config.data.name)}"
+    with _display(options.quiet) as display:
+        settings = {"seeds": options.seeds, "values": options.values, "jobs": _jobs(options.jobs, config.device)}
+        folder = ablate.ablate(sweep, config, out, display=display, **settings)
+    return _show_results(folder)
+
+
+def reproduce(options: Options) -> int:
     """Reproduce the paper's tables and figures."""
     from smdl.experiments import panels, paper
     from smdl.experiments.sweeps import PAPER_ITEMS
 
-    out, jobs = out or Path("runs") / f"reproduce-{scale}", jobs or _jobs("auto")
-    items = list(PAPER_ITEMS) if item == "all" else [item]
+    scale, root = options.scale, options.root
+    out = options.out or Path("runs") / f"reproduce-{scale}"
+    items = list(PAPER_ITEMS) if options.item == "all" else [options.item]
     paper.check(items, scale, root)
     codes: dict[Path, int] = {}
-    for name in items:
-        with _display(quiet) as display:
-            folders = paper.reproduce(name, scale, out, seeds=seeds, jobs=jobs, root=root, display=display)
+    for item in items:
+        with _display(options.quiet) as display:
+            settings = {"seeds": options.seeds, "jobs": _jobs(options.jobs, "auto"), "root": root}
+            folders = paper.reproduce(item, scale, out, display=display, **settings)
         codes |= {folder: _show_results(folder) for folder in folders if folder not in codes}
-        panels.add_item(out, name, folders)
-        if path := panels.write(out, name):
+        panels.add_item(out, item, folders)
+        if path := panels.write(out, item):
             print(f"figure: {path}")
     return max(codes.values())
 
 
-def report(folders: list[str], markdown: bool) -> int:
+def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
     from smdl.experiments import paper_tables, tables
     from smdl.experiments.report import render_all
     from smdl.experiments.results import collect
 
     code = 0
-    for folder in folders:
+    for folder in map(Path, options.folders):
         try:
-            if markdown:
-                results = collect(Path(folder))
+            if options.markdown:
+                results = collect(folder)
                 print("\n".join([tables.markdown(results), *paper_tables.markdown(results)]))
             else:
-                print(*render_all(Path(folder)), sep="\n")
+                print(*render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
             code = _fail(str(error), 2)
     return code
 
 
 def _show_results(folder: Path) -> int:
-    """Render the report of an experiment, print its table and verdict. Return 1 if a run is missing."""
+    """Render the report of an experiment; print its table and verdict. Return 1 if a run is missing."""
     from rich.console import Console
 
     from smdl.experiments import paper_tables, results
@@ -162,8 +147,8 @@ def _show_results(folder: Path) -> int:
     write = partial(Console().print, highlight=False, markup=False)
     if found["caption"]:
         write(found["caption"])
-    for table in (summary_table(found), *paper_tables.terminal(found)):
-        write(table)
+    for part in (summary_table(found), *paper_tables.terminal(found)):
+        write(part)
     write(found["verdict"], style="bold")
     for problem in found["problems"]:
         write(f"! {problem}")
@@ -171,66 +156,63 @@ def _show_results(folder: Path) -> int:
     return 1 if found["problems"] else 0
 
 
-def data(action: str, name: str | None, root: Path | None) -> int:
+def data(options: Options) -> int:
     """List the data sets, or download one."""
     from rich.console import Console
     from rich.table import Column, Table
 
     from smdl.training.datasets import catalogue
 
-    if action == "get" and name is not None:
-        print(f"{name} is in {catalogue.get(name, root)}")
+    if options.action == "get":
+        if options.name is None:
+            raise ValueError("smdl data get needs the name of a data set; smdl data list shows the names")
+        print(f"{options.name} is in {catalogue.get(options.name, options.root)}")
         return 0
-    if action == "get":
-        raise ValueError("smdl data get needs the name of a data set; smdl data list shows them")
     table = Table("name", "content", "download", Column("folder", overflow="fold"), show_edge=False)
     table.add_row("digits", "1,797 grey digits, 8 × 8, 10 classes", "", "in scikit-learn")
-    for row in catalogue.catalogue(root):
+    for row in catalogue.catalogue(options.root):
         table.add_row(row.name, row.about, f"{row.bytes / 1e6:.0f} MB", str(row.folder or f"smdl data get {row.name}"))
     Console().print(table)
     return 0
 
 
-def doctor() -> int:
+def doctor(_: Options) -> int:
     """Report versions, devices, data sets, and what would fail."""
     from smdl.training import doctor
 
     return doctor.report()
 
 
-class _Command(argparse.ArgumentParser):
-    """A command whose options are declared when it is called: `smdl --help` answers at once."""
-
-    run: Callable[..., int]
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ARG002
-        from smdl.options import Parser
-
-        options = Parser(self.run.__name__, self.run.__doc__ or "").parse(args)
-        if self.run is not doctor and (problem := missing_packages()):
-            raise ValueError(problem)
-        return argparse.Namespace(run=partial(self.run, **options)), []
-
-
 class _Commands(argparse.ArgumentParser):
     """The tree of commands. Bad input raises a ValueError."""
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
 
-def _commands() -> argparse.ArgumentParser:
-    parser = _Commands(
-        "smdl",
-        description="smdl, the SubModular Data Loader",
-        epilog="smdl COMMAND --help shows the options of a command",
-        allow_abbrev=False,
-    )
+class _Command(argparse.ArgumentParser):
+    """A command. Its options are declared when it is called, so that `smdl --help` answers at once."""
+
+    run: Callable[[Options], int]
+
+    def parse_known_args(self, args: Any, _: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from smdl.options import parse
+
+        options = parse(self.run.__name__, self.run.__doc__ or "", args)
+        if self.run is not doctor and (problem := missing_packages()):
+            raise ValueError(problem)
+        options.run = self.run
+        return options, []
+
+
+def _commands() -> _Commands:
+    about, more = "smdl, the SubModular Data Loader", "smdl COMMAND --help shows the options of a command"
+    parser = _Commands("smdl", description=about, epilog=more, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for command in (train, compare, ablate, reproduce, report, data, doctor):
-        commands.add_parser(command.__name__, help=command.__doc__).run = command
+    for run in (train, compare, ablate, reproduce, report, data, doctor):
+        commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 
 
@@ -245,8 +227,10 @@ def _display(quiet: bool) -> "Iterator[Display]":
         display.close()
 
 
-def _jobs(device: str) -> int:
-    """Number of parallel runs: one per core on a CPU, else one."""
+def _jobs(jobs: int | str, device: str) -> int:
+    """Number of parallel runs; auto is one per core on a CPU, else one."""
+    if isinstance(jobs, int):
+        return jobs
     from smdl.training.environment import pick_device
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -254,7 +238,7 @@ def _jobs(device: str) -> int:
 
 
 def _file_name(name: str) -> str:
-    """A part of a file name, from the name or path of a data set or method."""
+    """Return a part of a file name for the name or path of a data set or method."""
     return Path(name.replace(":", ".")).name
 
 

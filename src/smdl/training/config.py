@@ -113,6 +113,7 @@ class ScheduleConfig:
         _positive("schedule.gamma", self.gamma)
 
 
+@dataclass
 class _ObjectiveConfig:
     """Changes to the method's objective. Weights, if any are given, replace all its weights."""
 
