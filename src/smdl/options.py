@@ -244,7 +244,7 @@ class Parser(jsonargparse.ArgumentParser):
 
     def format_help(self, formatter: Any = None) -> str:
         if not self.brief:
-            return super().format_help(formatter)
+            return super().format_help(*([formatter] if formatter else []))  # given since Python 3.15
         formatter = self.formatter_class(self.prog)
         formatter.add_usage(self.usage, (), ())
         formatter.add_text(self.description)
