@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, Subset, TensorDataset, default_collate
 
 import smdl
-from smdl.candidates import deal
-from smdl.randomness import stream
 from tests.toys import (
-    ADAPTIVE,
     CASES,
     Dicts,
     ManyAtOnce,
     NamedTuples,
     Net,
+    Recorder,
     Shifted,
     Strings,
     Tuples,
@@ -29,7 +27,7 @@ from tests.toys import (
     train,
 )
 
-EVERY = [*CASES, *ADAPTIVE]
+EVERY = list(CASES)
 LIMITED = [case for case in EVERY if case not in ("loss", "loss_recomputed", "replacement")]
 
 
@@ -75,12 +73,12 @@ def test_any_map_style_dataset_will_do():
 
 def test_the_selection_behind_the_batch_is_at_hand():
     loader = smdl.DataLoader(Tuples(30), Net(), 4)
-    assert loader.batch is None
+    assert loader.selection is None
     next(iter(loader))
-    assert isinstance(loader.batch, smdl.Selection)
-    assert loader.batch.value == pytest.approx(loader.batch.gains.sum())
-    assert loader.batch.weights is not None
-    assert loader.batch.weights.sum() == 12, "each of the pool is represented"
+    assert isinstance(loader.selection, smdl.Selection)
+    assert loader.selection.value == pytest.approx(loader.selection.gains.sum())
+    assert loader.selection.weights is not None
+    assert loader.selection.weights.sum() == 12, "each of the pool is represented"
 
 
 @settings(max_examples=100)
@@ -95,50 +93,15 @@ def test_the_length_is_exact(n, data, drop_last, case):
     assert sum(sizes) == (n - n % size if drop_last else n)
 
 
-@given(
-    n=st.integers(1, 24),
-    data=st.data(),
-    drop_last=st.booleans(),
-    penalty=st.sampled_from([-1.0, 0.02, 0.1, 1e9]),
-    every=st.sampled_from([None, 3]),
-)
-def test_adaptive_sizes_stay_within_bounds_and_use_the_epoch_up(n, data, drop_last, penalty, every):
-    high = data.draw(st.integers(1, n))
-    low = data.draw(st.integers(1, high))
-    loader = smdl.DataLoader(
-        Tuples(n), Net(), (low, high), size_penalty=penalty, refresh_every=every, drop_last=drop_last
-    )
-    sizes = [len(batch) for batch in epoch_of(loader)]
-    assert all(low <= size <= high for size in sizes[:-1])
-    assert sizes[-1] <= high
-    if drop_last:
-        assert sizes[-1] >= low
-        assert n - sum(sizes) < low
-    else:
-        assert sum(sizes) == n
-    if penalty == 1e9:
-        assert set(sizes[:-1]) <= {low}
-    if penalty == -1:
-        assert set(sizes[:-1]) <= {high}
-
-
-def test_adaptive_sizes_adapt_and_have_no_length():
-    for case in ADAPTIVE:
-        loader = make(case, Tuples(30), Net())
-        assert len({len(batch) for batch in epoch_of(loader)}) > 1
-        with pytest.raises(TypeError, match="adaptive batch size has no len"):
-            len(loader)
-
-
 @pytest.mark.parametrize("case", LIMITED)
 def test_no_sample_is_drawn_twice_where_the_candidates_are_all_of_v(case):
     loader = make(case, Tuples(30), Net(), drop_last=False)
     seen = [*chain(*epoch_of(loader))]
-    if isinstance(loader.refresh, smdl.Full) or case == "uniform":
+    if isinstance(loader.candidates, smdl.Full) or case == "uniform":
         assert sorted(seen) == list(range(30))
     else:
         assert len(seen) == 30
-        assert len(set(seen)) < 30, "pools are drawn anew, whatever was trained on"
+        assert len(set(seen)) < 30, "pools do not depend on what was trained on"
 
 
 def test_with_replacement_a_sample_may_come_again():
@@ -148,22 +111,22 @@ def test_with_replacement_a_sample_may_come_again():
 
 
 def test_every_step_has_random_numbers_of_its_own():
-    loader = smdl.DataLoader(Tuples(30), Net(), 4, strategy="uniform", refresh=smdl.Full(3), replacement=True)
+    loader = smdl.DataLoader(Tuples(30), Net(), 4, method="uniform", candidates=smdl.Full(3, replacement=True))
     assert len({tuple(batch) for batch in epoch_of(loader)}) == 8
 
 
-@pytest.mark.parametrize("case", ["recommended", "paper_pool", "adaptive"])
-def test_every_pool_is_dealt_from_the_deck_and_read_once(case):
-    data = Tuples(31)
-    reference = {"reference": torch.rand(31, 2)} if "paper" in case else {}
-    loader = make(case, data, Net(), seed=3, **reference)
-    sizes = {"recommended": [12] * 7 + [9], "paper_pool": [10] * 7 + [8], "adaptive": [18] * 20}[case]
-    pools = deal(31, iter(sizes), np.random.default_rng(stream(loader._key, 0, 0)))
+@pytest.mark.parametrize(("case", "sizes"), [("recommended", [12] * 7 + [9]), ("paper_pool", [10] * 7 + [8])])
+def test_every_pool_is_fresh_and_read_once(case, sizes):
+    data, counts, pools = Tuples(31), np.zeros(31, int), []
+    loader = make(case, data, Net(), seed=3, reference=torch.rand(31, 2))
     for _ in loader:
-        pool = next(pools).tolist()
-        assert data.reads == pool
-        assert set(numbers_of(loader)) <= set(pool)
+        pools.append(tuple(data.reads))
         data.reads.clear()
+        counts[list(pools[-1])] += 1
+        assert set(numbers_of(loader)) <= set(pools[-1])
+        assert counts.max() - counts.min() <= 1, "every sample is a candidate equally often"
+    assert [len(set(pool)) for pool in pools] == [len(pool) for pool in pools] == sizes
+    assert len(set(pools)) == len(pools)
 
 
 def test_all_of_v_is_scored_before_steps_0_k_2k():
@@ -202,49 +165,41 @@ def scored(model: Net, data: Tuples, rows: np.ndarray) -> smdl.Pool:
         return smdl.Pool(features, model.head(features).softmax(1), data.y[rows])
 
 
-def step_seed(loader: smdl.DataLoader, epoch: int, step: int) -> int:
-    return int(np.random.default_rng(stream(loader._key, 1, epoch, step)).integers(2**63))
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_pool_is_scored_with_the_weights_of_its_own_step(workers):
-    data, model, stale = Tuples(30), Net(), 0
-    loader = make("recommended", data, model, num_workers=workers)
-    objective = smdl.Objective.recommended()
+    data, model, strategy, stale = Tuples(30), Net(), Recorder(), 0
+    loader = smdl.DataLoader(data, model, 4, method=strategy, num_workers=workers)
     for epoch in range(2):
-        pools = deal(30, iter([12] * 7 + [6]), np.random.default_rng(stream(loader._key, 0, epoch)))
         iterator = iter(loader)
-        jolt(model, 99)
         for step in range(8):
             before = copy.deepcopy(model)
             jolt(model, 10 * epoch + step)
             next(iterator)
-            rows, size = next(pools), 4 if step < 7 else 2
-            fresh, old = (
-                smdl.select(scored(m, data, rows), objective, size, seed=step_seed(loader, epoch, step))
-                for m in (model, before)
-            )
-            assert numbers_of(loader).tolist() == rows[fresh.indices].tolist()
-            stale += fresh.indices.tolist() != old.indices.tolist()
+            rows = numbers_of(loader)
+            assert len(strategy.pool) == (12 if step < 7 else 6)
+            assert torch.equal(strategy.pool.features[strategy.chosen], scored(model, data, rows).features)
+            stale += not torch.equal(strategy.pool.features[strategy.chosen], scored(before, data, rows).features)
+            again = smdl.select(strategy.pool, smdl.Objective.recommended(), len(rows), seed=strategy.seed)
+            assert again.indices.tolist() == strategy.chosen.tolist()
         assert next(iterator, None) is None
-    assert stale > 10, "with the weights of the step before, most batches would be others"
+    assert stale == 16, "the weights of the step before would show"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_window_is_selected_with_the_weights_of_its_refresh(workers):
-    data, model = Tuples(30), Net()
-    loader = make("recommended_full", data, model, num_workers=workers)
-    objective, taken, pool = smdl.Objective.recommended(), np.zeros(0, int), scored(model, data, np.arange(30))
-    iterator = iter(loader)
+    data, model, strategy = Tuples(30), Net(), Recorder()
+    loader = smdl.DataLoader(data, model, 4, method=strategy, candidates=smdl.Full(3), num_workers=workers)
+    taken, pool, iterator = np.zeros(0, int), scored(model, data, np.arange(30)), iter(loader)
     for step in range(8):
         jolt(model, step)
         if step % 3 == 0:
             pool = scored(model, data, np.arange(30))
         next(iterator)
-        size = 4 if step < 7 else 2
-        chosen = smdl.select(pool, objective, size, exclude=taken, seed=step_seed(loader, 0, step))
-        assert numbers_of(loader).tolist() == chosen.indices.tolist()
-        taken = np.append(taken, chosen.indices)
+        assert torch.equal(strategy.pool.features, pool.features)
+        rows = numbers_of(loader)
+        chosen = smdl.select(pool, "recommended", len(rows), exclude=taken)  # lazy greedy: its seed breaks ties alone
+        assert rows.tolist() == chosen.indices.tolist()
+        taken = np.append(taken, rows)
 
 
 @pytest.mark.parametrize("case", ["paper", "paper_pool", "loss_recomputed"])
@@ -289,13 +244,14 @@ def test_the_reference_may_be_features_or_a_model_or_is_trained_once(case):
 
 def test_a_pool_is_matched_with_the_reference_of_its_own_samples():
     data, reference = Tuples(30), torch.rand(30, 2, generator=torch.Generator().manual_seed(1))
-    objective = smdl.Objective(feature_match=1.0)
-    loader = smdl.DataLoader(data, Net(), 4, objective=objective, reference=reference)
-    pools = deal(30, iter([12] * 7 + [6]), np.random.default_rng(stream(loader._key, 0, 0)))
-    for step, batch in enumerate(epoch_of(loader)):
-        rows = next(pools)
-        pool = smdl.Pool(data.x[rows], reference=reference[rows])
-        assert batch == rows[smdl.select(pool, objective, len(batch), seed=step_seed(loader, 0, step)).indices].tolist()
+    strategy = Recorder(smdl.Objective(feature_match=1.0))
+    loader = smdl.DataLoader(data, Net(), 4, method=strategy, reference=reference)
+    for _ in loader:
+        rows, matched = np.array(data.reads), strategy.pool.reference
+        data.reads.clear()
+        assert matched is not None
+        assert torch.equal(matched, reference[rows])
+        assert numbers_of(loader).tolist() == rows[strategy.chosen].tolist()
 
 
 def test_strategies_that_need_no_reference_have_none_trained():
@@ -321,32 +277,53 @@ class Stream(IterableDataset):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shuffle": True}, "shuffle is smdl's own business here: choose a strategy= and a seed= instead"),
-        ({"sampler": [1]}, "sampler is smdl's own business"),
-        ({"batch_sampler": [[1]]}, "batch_sampler is smdl's own business"),
-        ({"in_order": False}, "in_order is smdl's own business"),
-        ({"strategy": "unifrom"}, "unknown strategy 'unifrom'; did you mean 'uniform'"),
-        ({"strategy": "uniform", "objective": "paper"}, "objective= and size_penalty= belong to strategy smdl"),
-        ({"objective": "papper"}, "unknown preset 'papper'; did you mean 'paper'"),
+        ({"shuffle": True}, "`shuffle` cannot be set: the method decides the order"),
+        ({"sampler": [1]}, "`sampler` cannot be set"),
+        ({"batch_sampler": [[1]]}, "`batch_sampler` cannot be set"),
+        ({"in_order": False}, "`in_order` cannot be set"),
+        ({"method": "unifrom"}, "unknown method 'unifrom'; did you mean 'uniform'"),
+        ({"method": "no_such_module:Mine"}, "there is no module 'no_such_module'"),
+        ({"method": "uniform", "objective": smdl.Objective.paper()}, "method uniform has no objective"),
+        ({"method": "loss", "options": {"presure": 3}}, "unknown option of method loss 'presure'; did you mean 'press"),
+        ({"method": "loss"}, "a pressure that decays from 100 to 1 needs epochs="),
         ({"batch_size": 31}, "batch_size must be at most the dataset's 30 samples, got 31"),
         ({"batch_size": 0}, "batch_size must be a whole number ≥ 1"),
-        ({"batch_size": (2, 5)}, "size_penalty= go together"),
-        ({"size_penalty": 0.1}, "size_penalty= go together"),
         ({"dataset": Stream()}, "dataset must be map-style"),
         ({"dataset": Tuples(0)}, "dataset must have at least one sample, got an empty one"),
         ({"scoring_dataset": Tuples(29)}, "scoring_dataset must have the dataset's 30 samples, got 29"),
         ({"scoring_dataset": Stream()}, "scoring_dataset must be map-style"),
-        ({"model": print}, r"model must be a torch\.nn\.Module"),
-        ({"refresh": smdl.Full(5), "refresh_every": 5}, "not both"),
-        ({"refresh": smdl.Full(5), "replacement": True}, "'auto' would choose the same batch again"),
-        ({"replacement": True}, r"replacement=True belongs to refresh=Full"),
-        ({"strategy": "loss", "refresh": smdl.RandomPool()}, "refresh must be Full"),
+        ({"candidates": smdl.Full(5, replacement=True)}, "would choose the same batch again until the next refresh"),
+        (
+            {"method": "loss", "epochs": 3, "candidates": smdl.RandomPool()},
+            r"use candidates=smdl.Full\(replacement=True",
+        ),
+        ({"method": "loss", "epochs": 3, "candidates": smdl.Full(5)}, r"draws from the whole dataset"),
         ({"features": "hed"}, "unknown module in features= 'hed'; did you mean 'head'"),
         ({"seed": -1}, "seed must be a whole number ≥ 0"),
     ],
 )
 def test_bad_options_are_refused_at_once(options, message):
     with pytest.raises(ValueError, match=message):
+        smdl.DataLoader(**{"dataset": Tuples(30), "model": Net(), "batch_size": 4, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 2.5}, "batch_size must be a whole number ≥ 1, got 2.5"),
+        ({"batch_size": (2, 5)}, r"batch_size must be a whole number ≥ 1, got \(2, 5\)"),
+        ({"batch_size": True}, "batch_size must be a whole number"),
+        ({"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
+        ({"seed": "7"}, "seed must be a whole number ≥ 0, got '7'"),
+        ({"model": print}, r"model must be a torch\.nn\.Module"),
+        ({"method": 3}, r"method must be a name, a smdl\.Method or a smdl\.Strategy, got 3"),
+        ({"objective": "paper"}, r"objective must be a smdl\.Objective \(names belong to method=\), got 'paper'"),
+        ({"candidates": 5}, r"candidates must be a source such as smdl\.RandomPool\(\)"),
+        ({"refresh_every": 5}, "unexpected keyword argument 'refresh_every'"),
+    ],
+)
+def test_wrong_types_are_type_errors(options, message):
+    with pytest.raises(TypeError, match=message):
         smdl.DataLoader(**{"dataset": Tuples(30), "model": Net(), "batch_size": 4, **options})
 
 
@@ -371,3 +348,40 @@ def test_the_time_is_accounted_for():
     epoch_of(loader)
     assert list(loader.seconds) == ["data", "scoring", "selection"]
     assert min(loader.seconds.values()) > 0
+
+
+def test_a_second_iteration_ends_the_first():
+    loader = smdl.DataLoader(Tuples(30), Net(), 4)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    next(second)
+    with pytest.raises(RuntimeError, match="another iteration of this loader was started"):
+        next(first)
+    assert len(list(second)) == 7
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_the_loader_says_what_it_does(case):
+    loader = make(case, Tuples(30), Net())
+    shown = repr(loader)
+    for part in (f"method={loader.method.name}", repr(loader.candidates), "30 samples", "batch_size=4", "8 steps per"):
+        assert part in shown
+
+
+def test_several_ranks_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    message = "every rank would train on the same batches"
+    with pytest.raises(RuntimeError, match=message):
+        smdl.DataLoader(Tuples(30), Net(), 4)
+    with pytest.raises(RuntimeError, match=message):
+        smdl.SelectiveLoader([], Net())
+
+
+def test_a_process_group_that_starts_later_is_noticed(monkeypatch):
+    loader = smdl.DataLoader(Tuples(30), Net(), 4)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(RuntimeError, match="does not split batches between ranks yet"):
+        next(iter(loader))

@@ -70,3 +70,39 @@ def test_arrays_are_not_copied_and_never_written_to():
     assert pool.features.data_ptr() == features.ctypes.data
     smdl.select(pool, smdl.Objective(redundancy=1.0), 2)
     assert (features == FEATURES).all()
+
+
+INPUTS = torch.rand(30, 5, generator=torch.Generator().manual_seed(0))
+LOGITS = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
+LABELS = torch.arange(30) % 3
+
+
+def test_logits_become_probabilities():
+    pool = smdl.Pool.from_logits(INPUTS, LOGITS, LABELS, reference=INPUTS[:, :2], bias=False)
+    assert pool.probabilities is not None
+    assert torch.equal(pool.probabilities, LOGITS.softmax(1))
+    assert pool.reference is not None
+    assert not pool.bias
+    wanted = smdl.Pool(INPUTS, LOGITS.softmax(1), LABELS, bias=False)
+    assert smdl.select(pool, size=7).indices.tolist() == smdl.select(wanted, size=7).indices.tolist()
+
+
+def test_logits_of_a_training_step_in_half_precision_will_do():
+    features, logits = INPUTS.bfloat16().requires_grad_(), LOGITS.bfloat16().requires_grad_()
+    chosen = smdl.select(smdl.Pool.from_logits(features, logits, LABELS), size=4)
+    assert len(set(chosen.indices.tolist())) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((INPUTS, LOGITS[:, 0], LABELS), r"logits must have two dimensions .*, got shape \(30,\)"),
+        ((INPUTS, LOGITS[:, :1], LABELS), r"logits must have shape \(samples, classes ≥ 2\), got shape \(30, 1\)"),
+        ((INPUTS, LOGITS, LABELS[:29]), "30 features, 29 labels"),
+        ((INPUTS, LOGITS, LABELS + 2), "below the 3 classes"),
+        ((INPUTS, LOGITS * torch.inf, LABELS), "logits must be finite"),
+    ],
+)
+def test_logits_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        smdl.Pool.from_logits(*arguments)

@@ -118,7 +118,7 @@ class Stream(IterableDataset):
 @pytest.mark.parametrize("dataset", [Stream(), iter([1, 2]), 3], ids=["IterableDataset", "iterator", "number"])
 def test_only_map_style_datasets_are_read(dataset):
     with pytest.raises(
-        ValueError, match=r"dataset must be map-style, .* \(smdl.filter takes any iterable of batches\)"
+        ValueError, match=r"dataset must be map-style, .* \(smdl.SelectiveLoader takes any iterable of batches\)"
     ):
         check_dataset(dataset)
 

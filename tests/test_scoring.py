@@ -115,7 +115,7 @@ def test_a_model_without_a_linear_head_is_told_how_to_name_its_features():
         ("backbone.pol", "unknown module in features= 'backbone.pol'; did you mean 'backbone.pool'"),
         ("", "unknown module in features= ''"),
         ("unused", "features='unused' was not used in the model's forward"),
-        (lambda *_: DATA.x[:5], "must have one row a sample, got 5, 12 and 12"),
+        (lambda *_: DATA.x[:5], "must have one row per sample, got 5, 12 and 12"),
         (lambda *_: DATA.x[:, 0], r"features must be a tensor of shape \(batch, width\), got shape \(12,\)"),
         (lambda *_: [DATA.x], r"features must be a tensor of shape \(batch, width\), got list"),
     ],
@@ -172,11 +172,11 @@ def test_an_output_that_is_not_logits_is_refused(output, got):
     [
         (torch.tensor([0] * 11 + [3]), r"targets must be in 0..2, the model's classes, got 3"),
         (torch.tensor([0] * 11 + [-1]), r"targets must be in 0..2, the model's classes, got -1"),
-        (DATA.y.float(), r"one class number a sample, got torch.float32 of shape \(12,\)"),
+        (DATA.y.float(), r"one class number per sample, got torch.float32 of shape \(12,\)"),
         (DATA.y > 0, r"got torch.bool of shape \(12,\)"),
         (F.one_hot(DATA.y), r"got torch.int64 of shape \(12, 3\)"),
-        (DATA.y.tolist(), "one class number a sample, got list; targets= can say where they are"),
-        (DATA.y[:7], "features, logits and targets must have one row a sample, got 12, 12 and 7"),
+        (DATA.y.tolist(), "one class number per sample, got list; pass targets= to say where they are"),
+        (DATA.y[:7], "features, logits and targets must have one row per sample, got 12, 12 and 7"),
     ],
 )
 def test_targets_that_are_no_class_numbers_are_refused(targets, message):
@@ -193,7 +193,7 @@ def test_batches_of_another_form_need_to_be_explained():
         Scorer(Net(), **forward)(batch)
     scores = Scorer(Net(), **forward, targets=lambda batch: batch["label"])(batch)
     assert torch.equal(scores.features, Scorer(Net())(BATCH).features)
-    with pytest.raises(ValueError, match=r"model must be a torch\.nn\.Module, got 'function'"):
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got 'function'"):
         Scorer(lambda x: x)
 
 

@@ -124,16 +124,15 @@ def test_facility_location_is_the_same_with_and_without_a_matrix(monkeypatch, sp
     ("options", "message"),
     [
         ({"size": 0}, "size must be a whole number ≥ 1, got 0"),
-        ({"size": 2.0}, "size must be a whole number ≥ 1, got 2.0"),
         ({"size": 11}, "size must be at most the 10 candidates, got 11"),
         ({"size": 5, "among": [1, 2, 3]}, "size must be at most the 3 candidates, got 5"),
         ({"size": (0, 3), "size_penalty": 0.1}, r"size must be .* 1 ≤ low ≤ high, got \(0, 3\)"),
         ({"size": (4, 3), "size_penalty": 0.1}, r"1 ≤ low ≤ high, got \(4, 3\)"),
         ({"size": (1, 3)}, "size_penalty must be a finite number where size is"),
         ({"size": 3, "size_penalty": 0.5}, "size must be .* where size_penalty is given, got 3"),
-        ({"epsilon": 0.0}, r"epsilon must be in \(0, 1\), got 0.0"),
-        ({"epsilon": 1.0}, r"epsilon must be in \(0, 1\), got 1.0"),
-        ({"epsilon": float("nan")}, r"epsilon must be in \(0, 1\), got nan"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \(0, 1\), got 0.0"),
+        ({"epsilon": 1.0}, r"epsilon must be a number in \(0, 1\), got 1.0"),
+        ({"epsilon": float("nan")}, r"epsilon must be a number in \(0, 1\), got nan"),
         ({"partitions": 0}, "partitions must be a whole number ≥ 1, got 0"),
         ({"threads": 0}, "threads must be a whole number ≥ 1, got 0"),
         ({"seed": -1}, "seed must be a whole number ≥ 0"),
@@ -153,10 +152,6 @@ def test_bad_arguments_are_refused(options, message):
 
 def test_bad_kinds_of_arguments_are_refused():
     pool = smdl.Pool(np.arange(20.0).reshape(10, 2))
-    with pytest.raises(ValueError, match=r"pool must be a smdl\.Pool, got 'list'"):
-        smdl.select([[1.0]], REDUNDANCY, 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"objective must be a smdl\.Objective, got 'paper'"):
-        smdl.select(pool, "paper", 1)  # type: ignore[arg-type]
     literal = smdl.Objective(redundancy=1.0, normalize="candidates")
     with pytest.raises(ValueError, match="lazy needs gains that diminish"):
         smdl.select(pool, literal, 1, optimizer="lazy")
@@ -166,3 +161,62 @@ def test_bad_kinds_of_arguments_are_refused():
         smdl.evaluate(pool, REDUNDANCY, [1, 1])
     with pytest.raises(ValueError, match=r"indices must be indices in 0..9, got 12"):
         smdl.evaluate(pool, REDUNDANCY, [1, 12])
+
+
+def test_arrays_and_names_will_do():
+    features = np.random.default_rng(0).random((40, 6))
+    plain = smdl.select(smdl.Pool(features), smdl.Objective(facility_location=1.0), 5)
+    assert smdl.select(features, "facility_location", 5).indices.tolist() == plain.indices.tolist()
+    assert smdl.select(features.tolist(), "facility_location", size=5).indices.tolist() == plain.indices.tolist()
+    value = smdl.evaluate(features, "facility_location", plain.indices)
+    assert float(value) == pytest.approx(plain.value)
+
+
+def test_a_preset_comes_by_name():
+    rng = np.random.default_rng(0)
+    pool = smdl.Pool(
+        rng.random((40, 6)), rng.dirichlet(np.ones(3), 40), rng.integers(0, 3, 40), reference=rng.random((40, 2))
+    )
+    for name in ("paper", "paper_subset", "recommended"):
+        wanted = smdl.select(pool, getattr(smdl.Objective, name)(), 5)
+        assert smdl.select(pool, name, 5).indices.tolist() == wanted.indices.tolist()
+    assert smdl.select(pool, size=5).indices.tolist() == smdl.select(pool, "recommended", 5).indices.tolist()
+
+
+def test_indices_come_back_in_kind():
+    features = torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
+    tensor = smdl.select(features, "redundancy", 5).indices
+    assert isinstance(tensor, torch.Tensor)
+    assert (tensor.dtype, tensor.device) == (torch.int64, features.device)
+    assert features[tensor].shape == (5, 6)
+    array = smdl.select(features.numpy(), "redundancy", 5).indices
+    assert isinstance(array, np.ndarray)
+    assert array.tolist() == tensor.tolist()
+    chosen = smdl.select(features, "facility_location", 5)
+    assert chosen.weights is not None
+    assert chosen.weights.sum() == 40
+    assert float(smdl.evaluate(features, "facility_location", chosen.indices)) == pytest.approx(chosen.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            ("features", "paper", 5),
+            TypeError,
+            "pool must be a smdl.Pool, or features as an array or a tensor, got 'str'",
+        ),
+        ((np.ones((9, 2)), 3, 5), TypeError, "objective must be a smdl.Objective, or the name of a preset or a term"),
+        (
+            (np.ones((9, 2)), "facility_locaton", 5),
+            ValueError,
+            "unknown objective .*; did you mean 'facility_location'",
+        ),
+        ((np.ones((9, 2)), "redundancy"), TypeError, "size is missing"),
+        ((np.ones((9, 2)), "redundancy", 2.5), TypeError, "size must be a whole number ≥ 1, got 2.5"),
+        ((np.ones((9, 2)), "redundancy", 0), ValueError, "size must be a whole number ≥ 1, got 0"),
+    ],
+)
+def test_wrong_calls_name_the_rule(arguments, error, message):
+    with pytest.raises(error, match=message):
+        smdl.select(*arguments)

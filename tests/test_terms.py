@@ -38,13 +38,13 @@ def test_the_value_of_a_truly_submodular_set_does_not_depend_on_its_order(pool, 
     order = data.draw(st.permutations(range(len(pool))))[: data.draw(st.integers(0, len(pool)))]
     one, other = smdl.evaluate(pool, objective, order), smdl.evaluate(pool, objective, sorted(order))
     assert one.value == pytest.approx(other.value, abs=1e-6)
-    assert one.printed == pytest.approx(one.value, abs=1e-6)
+    assert one.as_printed == pytest.approx(one.value, abs=1e-6)
 
 
 def printed(points: list[float], subset: list[int]) -> float:
     """Σ R over S as Eq. 5 prints it, in the units of the points."""
     pool, objective = smdl.Pool(np.array(points)[:, None]), smdl.Objective(redundancy=1.0)
-    return smdl.evaluate(pool, objective, subset).printed * objective.on(pool).metric.bound
+    return smdl.evaluate(pool, objective, subset).as_printed * objective.on(pool).metric.bound
 
 
 def test_redundancy_as_printed_is_not_monotone():

@@ -1,6 +1,7 @@
 """Toys for the tests of the loader: data sets of every form, a model with everything in it, a training loop."""
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,8 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 import smdl
-from smdl.strategies.loss_rank import LossRank
+from smdl.pool import Pool
 from smdl.strategies.submodular import Submodular
-from smdl.streaming import Filter
 
 WIDTH, CLASSES = 4, 3
 
@@ -92,31 +92,44 @@ class Net(nn.Module):
         return self.head(self.body(x))
 
 
-#: Every strategy with every refresh it has: options of DataLoader, made anew for each (strategies have state).
-CASES: dict[str, Callable[[], dict[str, Any]]] = {
-    "uniform": lambda: {"strategy": "uniform"},
-    "uniform_full": lambda: {"strategy": "uniform", "refresh": smdl.Full(3)},
-    "loss": lambda: {"strategy": LossRank(sort_every=6)},
-    "loss_recomputed": lambda: {"strategy": LossRank(recompute=True), "refresh_every": 3},
-    "recommended": dict,
-    "recommended_full": lambda: {"refresh_every": 3},
-    "paper": lambda: {"objective": "paper"},
-    "paper_pool": lambda: {"objective": "paper", "refresh": smdl.RandomPool(2.5)},
-    "replacement": lambda: {
-        "strategy": Submodular("recommended", optimizer="stochastic", epsilon=0.5),
-        "refresh": smdl.Full(3),
-        "replacement": True,
+STOCHASTIC = {"optimizer": "stochastic", "epsilon": 0.5}
+#: Every method with every source it can have: options of DataLoader.
+CASES: dict[str, dict[str, Any]] = {
+    "uniform": {"method": "uniform"},
+    "uniform_full": {"method": "uniform", "candidates": smdl.Full(3)},
+    "loss": {"method": "loss", "options": {"sort_every": 6}, "epochs": 5},
+    "loss_recomputed": {
+        "method": "loss",
+        "options": {"recompute": True},
+        "candidates": smdl.Full(3, replacement=True),
+        "epochs": 5,
     },
+    "recommended": {},
+    "recommended_full": {"candidates": smdl.Full(3)},
+    "paper": {"method": "paper"},
+    "paper_pool": {"method": "paper", "candidates": smdl.RandomPool(2.5)},
+    "replacement": {"candidates": smdl.Full(3, replacement=True), "options": STOCHASTIC},
 }
-ADAPTIVE: dict[str, Callable[[], dict[str, Any]]] = {
-    "adaptive": lambda: {"batch_size": (2, 6), "size_penalty": 0.015, "drop_last": True},
-    "adaptive_full": lambda: {"batch_size": (2, 6), "size_penalty": 0.01, "drop_last": True, "refresh_every": 3},
-}
+
+
+class Recorder(Submodular):
+    """The recommended strategy; keeps what it was given and what it chose."""
+
+    pool: Pool
+    seed: int
+    chosen: np.ndarray
+
+    def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator):
+        assert pool is not None
+        self.pool, self.seed = pool, int(copy.deepcopy(rng).integers(2**63))
+        selection = super().select(pool, remaining, batch_size, rng)
+        self.chosen = selection.indices
+        return selection
 
 
 def make(case: str, dataset: Dataset, model: nn.Module, **options: Any) -> smdl.DataLoader:
     """The loader of a case."""
-    return smdl.DataLoader(dataset, model, **{"batch_size": 4, **{**CASES, **ADAPTIVE}[case](), **options})
+    return smdl.DataLoader(dataset, model, **{"batch_size": 4, **CASES[case], **options})
 
 
 def begun(case: str, data: Dataset | None = None, **options: Any) -> tuple[smdl.DataLoader, Net, torch.optim.SGD]:
@@ -133,7 +146,7 @@ def train(loader: Any, model: nn.Module, optimizer: torch.optim.Optimizer, steps
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
-            seen.append(loader.batch.indices.tolist())
+            seen.append(loader.selection.indices.tolist())
             if len(seen) == steps:
                 break
     return seen
@@ -148,10 +161,10 @@ def epoch_of(loader: smdl.DataLoader) -> list[list[int]]:
     return seen
 
 
-def numbers_of(loader: smdl.DataLoader | Filter) -> np.ndarray:
-    """Of the samples in the batch in hand."""
-    assert loader.batch is not None
-    return loader.batch.indices
+def numbers_of(loader: smdl.DataLoader | smdl.SelectiveLoader) -> np.ndarray:
+    """The indices of the samples in the current batch."""
+    assert loader.selection is not None
+    return loader.selection.indices
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:

@@ -158,7 +158,6 @@ class DataLoader(_Loader):
         self._both = scoring_dataset is not None
         self._given_reference = _check_reference(reference, self._samples)
         self._trained_reference: Tensor | None = None
-        self._losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
         self._observed = False
         self._begin(0)
 
@@ -168,8 +167,9 @@ class DataLoader(_Loader):
 
     def __repr__(self) -> str:
         return (
-            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()}; candidates={self.candidates!r},"
-            f" {self._samples} samples, batch_size={self.batch_size}, {len(self)} steps per epoch, seed={self.seed})"
+            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()};"
+            f" candidates={self.candidates.describe()}, {self._samples} samples, batch_size={self.batch_size},"
+            f" {len(self)} steps per epoch, seed={self.seed})"
         )
 
     def set_epoch(self, epoch: int) -> None:
@@ -235,19 +235,20 @@ class DataLoader(_Loader):
 
     def _iterate(self) -> Iterator[Any]:
         iteration, steps = self._start_iteration(), len(self)
-        with loss_hook(self.model, self._losses):
+        losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
+        with loss_hook(self.model, losses):
             for selection, batch in self.candidates.batches(self._new_epoch()):
                 self.selection = selection
                 self._step += 1
                 self._observed = False
-                if self._losses is not None:
-                    self._losses.start(self._scorer.targets(batch))
+                if losses is not None:
+                    losses.start(self._scorer.targets(batch))
                 ended = self._step == steps
                 if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
                     self._begin(self._epoch + 1)
                 yield batch
                 self._check_latest(iteration)
-                if self._losses is not None and not self._observed:
+                if losses is not None and not self._observed:
                     self._warn_unobserved()
                 if ended:
                     return

@@ -54,7 +54,8 @@ class Method:
         if objective is not None:
             if not isinstance(objective, Objective):
                 raise TypeError(choice("objective", objective, "a smdl.Objective (names belong to method=)"))
-            if "objective" not in (self._parameters() or {"objective": None}):
+            known = self._parameters()
+            if known is not None and "objective" not in known:
                 raise ValueError(f"method {self.name} has no objective, got {objective!r}")
             given["objective"] = objective
         if candidates is not None and not isinstance(candidates, Candidates):
@@ -66,7 +67,8 @@ class Method:
         known = self._parameters()
         for name in self.options:
             if known is not None and name not in known:
-                raise ValueError(unknown(f"option of method {self.name}", name, known))
+                message = unknown(f"option of method {self.name}", name, known)
+                raise ValueError(message if known else f"method {self.name} takes no options, got {name!r}")
         strategy = self.strategy(**self.options)
         if not isinstance(strategy, Strategy):
             raise TypeError(choice(f"the strategy of method {self.name}", type(strategy).__name__, "a smdl.Strategy"))

@@ -108,9 +108,10 @@ class Objective:
         return {name: getattr(self, name) for name in OPTIONS}
 
     def changed(self, **changes: Any) -> "Objective":
-        """Return a copy with other options; weights, if any are given, replace all weights of this one."""
-        weights = {} if any(name in TERMS for name in changes) else self.weights
-        return Objective(**{**weights, **self.options, **changes})
+        """Return a copy with other options. If weights are among the changes, the changes are the whole objective."""
+        if any(name in TERMS for name in changes):
+            return Objective(**changes)
+        return Objective(**{**self.weights, **self.options, **changes})
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The reference model M of feature_match: a copy of the network, one epoch on a random part of the data, frozen."""
+"""The reference model M of feature_match: a copy of the network, trained for one epoch on a part of the data."""
 
 import copy
 import logging
@@ -33,8 +33,11 @@ def reference_features(
     optimizer: Callable[[Any], Optimizer] | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Tensor:
-    """M's features of all n samples, (n, D): of `model`, trained already, or of a copy of the scorer's model that is
-    trained here on a random `fraction` of the data. `progress` is told the samples done and to do."""
+    """Return M's features of all n samples, (n, D).
+
+    M is `model`, or a copy of the scorer's model that is trained here on a random `fraction` of the data. `progress` is
+    called with the number of samples done and the total.
+    """
     training = 0 if model is not None else math.ceil(fraction * n)
     if not 0 < fraction <= 1:
         raise ValueError(choice("fraction", fraction, "in (0, 1]"))

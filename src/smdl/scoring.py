@@ -1,4 +1,4 @@
-"""Scoring: model + batch -> Pool. The only forward pass that selection costs, and it leaves no trace."""
+"""Scoring: model + batch -> Pool. The only forward pass of selection; it leaves the model unchanged."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ Features = str | Callable[[nn.Module, Any], Any] | None
 
 @dataclass(frozen=True)
 class Scores:
-    """What the model says of a batch, row by row."""
+    """What the model computes for a batch, row by row."""
 
     features: Tensor  # (B, D) float32
     probabilities: Tensor  # (B, C) float32
@@ -29,17 +29,17 @@ class Scores:
 
 
 class NotFiniteError(ValueError):
-    """The model's features or probabilities are no numbers."""
+    """The model's features or probabilities are not finite."""
 
 
 class Scorer:
-    """The features and probabilities a model has for a batch.
+    """Computes the features and probabilities of a batch.
 
-    forward   (model, batch) -> logits; unless given, model(batch[0])
-    targets   batch -> class numbers; unless given, batch[1]
-    features  what the model's last linear layer is given; found unless named. A name of an nn.Linear means its
-              input, of any other module its output; a callable (model, batch) returns features, or
-              (features, logits) to spare the second forward.
+    forward   (model, batch) -> logits; by default model(batch[0])
+    targets   batch -> class numbers; by default batch[1]
+    features  by default the input of the linear layer that makes the logits. The name of an nn.Linear means its
+              input, that of any other module its output. A callable (model, batch) returns features, or
+              (features, logits) to save the second forward.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Scorer:
         features: Features = None,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise ValueError(choice("model", type(model).__name__, "a torch.nn.Module"))
+            raise TypeError(choice("model", type(model).__name__, "a torch.nn.Module"))
         self.model, self._forward, self._targets, self._features = model, forward, targets, features
         self._tap = _named(model, features) if isinstance(features, str) else None
         self.samples = 0  # forwarded so far
@@ -62,19 +62,19 @@ class Scorer:
 
     @property
     def bias(self) -> bool:
-        """Whether the head adds a bias to what it makes of the features."""
+        """Whether the head adds a bias."""
         return not isinstance(self._tap, nn.Linear) or self._tap.bias is not None
 
     def of(self, model: nn.Module) -> "Scorer":
-        """The same, for another model of this form."""
+        """Return a scorer of another model of the same form."""
         return Scorer(model, forward=self._forward, targets=self._targets, features=self._features)
 
     def logits(self, batch: Any) -> Tensor:
-        """A plain forward, (B, C)."""
+        """Return the logits of a plain forward, (B, C)."""
         return check_logits(self._logits(batch))
 
     def targets(self, batch: Any) -> Tensor:
-        """The class numbers of a batch."""
+        """Return the class numbers of a batch."""
         if self._targets is not None:
             found = self._targets(batch)
         elif isinstance(batch, tuple | list) and len(batch) >= 2:
@@ -85,7 +85,9 @@ class Scorer:
             shape = (
                 f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
             )
-            raise ValueError(f"targets must be one class number a sample, got {shape}; targets= can say where they are")
+            raise ValueError(
+                f"targets must be one class number per sample, got {shape}; pass targets= to say where they are"
+            )
         return found.to(torch.int64)
 
     def __call__(self, batch: Any) -> Scores:
@@ -98,7 +100,7 @@ class Scorer:
             check_targets(labels, logits.shape[1])
             if len(labels) != len(logits) or len(features) != len(logits):
                 raise ValueError(
-                    f"features, logits and targets must have one row a sample,"
+                    f"features, logits and targets must have one row per sample,"
                     f" got {len(features)}, {len(logits)} and {len(labels)}"
                 )
             logits = logits.float()
@@ -111,7 +113,7 @@ class Scorer:
             )
 
     def pool(self, scores: Scores, reference: Tensor | None = None) -> Pool:
-        """Scores as a Pool; `reference` are the same samples' features of the reference model."""
+        """Return scores as a Pool; `reference` holds the features of the reference model for the same samples."""
         try:
             return Pool(
                 scores.features,
@@ -127,7 +129,7 @@ class Scorer:
             raise
 
     def all(self, batches: Iterable[Any], n: int) -> Scores:
-        """The scores of n samples that come in batches, in their order: N·(D + C + 1) floats and no second copy."""
+        """Score n samples that come in batches, in their order: N·(D + C + 1) floats and no second copy."""
         held: Scores | None = None
         start = end = 0
         for batch in batches:
@@ -150,11 +152,11 @@ class Scorer:
             return features, check_logits(logits)
         if self._tap is None:
             return self._find(batch)
-        with _recording([self._tap]) as heard:
+        with _recording([self._tap]) as calls:
             logits = self.logits(batch)
-        if not heard:
+        if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
-        _, given, made = heard[-1]
+        _, given, made = calls[-1]
         return (given if isinstance(self._tap, nn.Linear) else made), logits
 
     def _logits(self, batch: Any) -> Any:
@@ -165,11 +167,11 @@ class Scorer:
         return self.model(batch[0])
 
     def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """The last linear layer of a forward whose output has the form of the logits becomes the tap."""
+        """Run a forward and tap the last linear layer whose output has the shape of the logits."""
         linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        with _recording(linear) as heard:
+        with _recording(linear) as calls:
             logits = self.logits(batch)
-        for module, given, made in reversed(heard):
+        for module, given, made in reversed(calls):
             if isinstance(made, Tensor) and made.shape == logits.shape:
                 self._tap = module
                 return given, logits
@@ -183,7 +185,7 @@ class Scorer:
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Eval mode, no gradients; afterwards every module's mode and the random state are what they were.
+    """Use eval mode without gradients within the block; afterwards restore every module's mode and the random state.
 
     no_grad, not inference_mode: a module may keep a tensor of the forward, and training must be able to use it.
     """
@@ -199,21 +201,21 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def kept_generators(device: torch.device) -> Iterator[None]:
-    """Afterwards the random state of the CPU and of the device is what it was."""
+    """Restore the random state of the CPU and of the device after the block."""
     devices = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
         yield
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's weights are."""
+    """Return the device of the model's weights."""
     for tensor in (*model.parameters(), *model.buffers()):
         return tensor.device
     return torch.device("cpu")
 
 
 def check_logits(logits: Any) -> Tensor:
-    """(batch, classes), or an error that says what came instead."""
+    """Return logits of shape (batch, classes), or raise an error with the shape found."""
     if not isinstance(logits, Tensor):
         logits = logits.get("logits", logits) if isinstance(logits, Mapping) else getattr(logits, "logits", logits)
     if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
@@ -223,14 +225,14 @@ def check_logits(logits: Any) -> Tensor:
 
 
 def check_features(features: Any) -> None:
-    """(batch, ...), or an error that says what came instead."""
+    """Raise an error unless features have shape (batch, ...)."""
     if not isinstance(features, Tensor) or features.ndim < 2:
         got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
         raise ValueError(f"features must be a tensor of shape (batch, width), got {got}; see features=")
 
 
 def check_targets(targets: Tensor, classes: int) -> None:
-    """Class numbers 0..classes-1, or an error that names the one out of range."""
+    """Raise an error that names a class number outside 0..classes-1."""
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= classes:
         raise ValueError(f"targets must be in 0..{classes - 1}, the model's classes, got {low if low < 0 else high}")
@@ -253,15 +255,15 @@ def _form(batch: Any) -> str:
 
 @contextmanager
 def _recording(modules: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Any]]]:
-    """(module, first input, output) of each call of the modules, in the order of the calls."""
-    heard: list[tuple[nn.Module, Tensor, Any]] = []
+    """Record (module, first input, output) of each call of the modules, in the order of the calls."""
+    calls: list[tuple[nn.Module, Tensor, Any]] = []
 
-    def hear(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        heard.append((module, args[0] if args else None, output))  # type: ignore[arg-type]
+    def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        calls.append((module, args[0] if args else None, output))  # type: ignore[arg-type]
 
-    handles = [module.register_forward_hook(hear) for module in modules]
+    handles = [module.register_forward_hook(record) for module in modules]
     try:
-        yield heard
+        yield calls
     finally:
         for handle in handles:
             handle.remove()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import smdl
+from smdl.methods import METHODS
 from smdl.strategies.submodular import Submodular
 
 
@@ -22,7 +23,7 @@ def seed_of(rng: np.random.Generator) -> int:
         (Submodular(), smdl.Objective.recommended(), {}),
         (Submodular("paper"), smdl.Objective.paper(), {}),
         (
-            Submodular.paper(),
+            METHODS["paper"].make()[0],
             smdl.Objective.paper(),
             {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01},
         ),
@@ -44,21 +45,14 @@ def test_a_batch_is_what_select_picks(strategy, objective, options):
         assert set(batch.indices) <= set(remaining)
 
 
-def test_a_penalty_stops_the_batch_early():
-    gains = Submodular().select(pool(), np.arange(60), 20, np.random.default_rng(0)).gains
-    strategy = Submodular(size_penalty=float(gains[7]))
-    assert len(strategy.select(pool(), np.arange(60), (2, 20), np.random.default_rng(0))) == 8
-    assert len(strategy.select(pool(), np.arange(60), (10, 20), np.random.default_rng(0))) == 10
-    assert len(strategy.select(pool(), np.arange(60), 12, np.random.default_rng(0))) == 12, "what is left of an epoch"
-
-
 def test_it_says_what_it_needs():
-    assert Submodular().scores
-    assert not Submodular().reference
-    assert Submodular("paper").reference
-    assert Submodular.paper().reference
-    assert not Submodular().learns
-    assert not Submodular().replacement
+    assert Submodular().needs_scores
+    assert not Submodular().needs_reference
+    assert Submodular("paper").needs_reference
+    assert not Submodular().needs_losses
+    assert not Submodular().needs_all
+    assert Submodular().repeats
+    assert not Submodular(optimizer="stochastic").repeats
 
 
 def test_the_draws_are_those_of_the_generator():

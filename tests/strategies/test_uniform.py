@@ -33,8 +33,8 @@ def test_the_draw_is_that_of_the_generator():
 
 
 def test_an_epoch_is_a_shuffle_and_costs_no_forward():
-    for options in ({}, {"refresh": smdl.Full(3)}):
-        loader = smdl.DataLoader(Tuples(30), Net(), 4, strategy="uniform", **options)
+    for options in ({}, {"candidates": smdl.Full(3)}):
+        loader = smdl.DataLoader(Tuples(30), Net(), 4, method="uniform", **options)
         seen = [*chain(*epoch_of(loader))]
         assert sorted(seen) == list(range(30))
         assert seen != sorted(seen)

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class Candidates:
 
     def describe(self) -> str:
         """Return a text on which a saved state and the source that loads it must agree."""
-        return repr(self)
+        return repr(self) if is_dataclass(self) else type(self).__name__
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs to continue an epoch: tensors and plain values."""

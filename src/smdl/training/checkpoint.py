@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, in one file that is whole or not there."""
+"""Checkpoints: everything a run needs to resume, in one file that is complete or not there."""
 
 import pickle
 import warnings
@@ -10,7 +10,7 @@ import torch
 
 from smdl.training.files import replacing
 
-_FORMAT = "smdl checkpoint 2"  # counted up whenever what a run keeps changes
+_FORMAT = "smdl checkpoint 3"  # a new number whenever the content changes
 
 
 class CheckpointError(ValueError):
@@ -18,13 +18,13 @@ class CheckpointError(ValueError):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Tensors and plain values, atomically: a kill leaves the previous checkpoint."""
+    """Write tensors and plain values atomically: a kill leaves the previous checkpoint."""
     with replacing(path) as file:
         torch.save({"format": _FORMAT, **state}, file)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What `save` wrote. Nothing in the file is executed: weights_only admits tensors and plain values alone."""
+    """Read what `save` wrote. Nothing in the file is executed: weights_only admits only tensors and plain values."""
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint at {path}")
     try:
@@ -32,11 +32,11 @@ def load(path: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore")  # about pickles it will refuse in a moment
             state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{path} holds more than tensors and plain values, and was not loaded: {error}"
-        ) from error
+        raise CheckpointError(f"{path} holds more than tensors and plain values and was not loaded: {error}") from error
     except (RuntimeError, EOFError, zipfile.BadZipFile, ValueError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if not isinstance(state, dict) or state.pop("format", None) != _FORMAT:
-        raise CheckpointError(f"{path} is not a checkpoint of this version of smdl: delete its folder to train it anew")
+        raise CheckpointError(
+            f"{path} is not a checkpoint of this version of smdl: delete its folder to train the run again"
+        )
     return state

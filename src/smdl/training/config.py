@@ -115,7 +115,7 @@ class ScheduleConfig:
 
 @dataclass
 class _ObjectiveConfig:
-    """Changes to the method's objective. Weights, if any are given, replace all its weights."""
+    """The objective: weights make a new one; options alone change the method's own."""
 
     def given(self) -> dict[str, Any]:
         """Return what was set."""
@@ -130,7 +130,9 @@ def _objective_fields() -> list[tuple[str, Any, Any]]:
 
 
 if TYPE_CHECKING:
-    ObjectiveConfig = _ObjectiveConfig
+
+    class ObjectiveConfig(_ObjectiveConfig):
+        def __init__(self, **changes: Any) -> None: ...
 else:
     ObjectiveConfig = make_dataclass("ObjectiveConfig", _objective_fields(), bases=(_ObjectiveConfig,))
     ObjectiveConfig.__doc__, ObjectiveConfig.__module__ = _ObjectiveConfig.__doc__, __name__

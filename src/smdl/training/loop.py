@@ -342,6 +342,6 @@ def _records(path: Path, epochs: int) -> list[dict[str, Any]]:
     kept = read_lines(path)[:epochs]
     if len(kept) < epochs or any(record.get("epoch") != k or "seconds" not in record for k, record in enumerate(kept)):
         raise checkpoint.CheckpointError(
-            f"{path} is damaged: the checkpoint beside it was written after epoch {epochs}, and records before are missing"
+            f"{path} is damaged: its checkpoint was written after epoch {epochs}, and earlier records are missing"
         )
     return kept

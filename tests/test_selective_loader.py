@@ -1,12 +1,10 @@
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
-from smdl.randomness import stream
-from tests.toys import Net, Tuples, numbers_of
+from tests.toys import Net, Recorder, Tuples, numbers_of
 
 DATA = Tuples(42)
 
@@ -29,17 +27,13 @@ def scored(model: Net, x: torch.Tensor, y: torch.Tensor, reference: torch.Tensor
     return smdl.Pool(features, probabilities, y, reference=reference)
 
 
-def step_seed(seed: int, epoch: int, step: int) -> int:
-    return int(np.random.default_rng(stream(stream(seed), epoch, step)).integers(2**63))
-
-
 def test_three_batches_are_joined_and_a_third_of_them_selected_with_the_weights_of_that_step():
-    model = Net().train()
-    filtered = smdl.filter(batches(), model, keep=1 / 3, seed=5)
+    model, strategy = Net().train(), Recorder()
+    filtered = smdl.SelectiveLoader(batches(), model, keep=1 / 3, method=strategy, seed=5)
     for step, (x, y) in zip(range(3), filtered, strict=True):
         low, high = 18 * step, min(42, 18 * step + 18)
         pool = scored(model, DATA.x[low:high], DATA.y[low:high])
-        wanted = smdl.select(pool, smdl.Objective.recommended(), (high - low) // 3, seed=step_seed(5, 0, step))
+        wanted = smdl.select(pool, smdl.Objective.recommended(), (high - low) // 3, seed=strategy.seed)
         assert numbers_of(filtered).tolist() == wanted.indices.tolist()
         assert rows_of(x) == (wanted.indices + low).tolist()
         assert torch.equal(y, DATA.y[rows_of(x)])
@@ -53,11 +47,11 @@ def test_three_batches_are_joined_and_a_third_of_them_selected_with_the_weights_
     count=st.integers(0, 9),
     size=st.integers(1, 5),
     parts=st.integers(1, 7),
-    strategy=st.sampled_from(["uniform", "smdl"]),
+    method=st.sampled_from(["uniform", "recommended"]),
 )
-def test_the_length_and_the_sizes_are_right(count, size, parts, strategy):
+def test_the_length_and_the_sizes_are_right(count, size, parts, method):
     source = list(batches(size))[:count]
-    filtered = smdl.filter(source, Net(), keep=1 / parts, strategy=strategy)
+    filtered = smdl.SelectiveLoader(source, Net(), keep=1 / parts, method=method)
     sizes = [len(x) for x, _ in filtered]
     assert len(sizes) == len(filtered)
     rows = [len(x) for x, _ in source]
@@ -67,8 +61,8 @@ def test_the_length_and_the_sizes_are_right(count, size, parts, strategy):
 
 
 def test_so_many_batches_are_joined_as_are_needed_to_keep_one():
-    assert [smdl.filter([], Net(), keep=1 / parts).joined for parts in range(1, 200)] == list(range(1, 200))
-    assert smdl.filter([], Net(), keep=0.4).joined == 3
+    assert [smdl.SelectiveLoader([], Net(), keep=1 / parts).joined for parts in range(1, 200)] == list(range(1, 200))
+    assert smdl.SelectiveLoader([], Net(), keep=0.4).joined == 3
 
 
 def test_batches_of_any_form_pass():
@@ -77,8 +71,8 @@ def test_batches_of_any_form_pass():
             yield {"pixels": x, "meta": {"label": y, "name": [f"sample {row}" for row in rows_of(x)]}}
 
     options = {"forward": lambda model, batch: model(batch["pixels"]), "targets": lambda batch: batch["meta"]["label"]}
-    plain = [rows_of(x) for x, _ in smdl.filter(list(batches()), Net(), keep=0.5)]
-    for batch, rows in zip(smdl.filter(dicts(), Net(), keep=0.5, **options), plain, strict=True):
+    plain = [rows_of(x) for x, _ in smdl.SelectiveLoader(list(batches()), Net(), keep=0.5)]
+    for batch, rows in zip(smdl.SelectiveLoader(dicts(), Net(), keep=0.5, **options), plain, strict=True):
         assert rows_of(batch["pixels"]) == rows
         assert batch["meta"]["name"] == [f"sample {row}" for row in rows]
         assert torch.equal(batch["meta"]["label"], DATA.y[rows])
@@ -87,12 +81,12 @@ def test_batches_of_any_form_pass():
 def test_no_more_is_read_than_the_pool_in_hand():
     read = []
     source = (read.append(1) or batch for batch in batches())
-    next(iter(smdl.filter(source, Net(), keep=1 / 3)))
+    next(iter(smdl.SelectiveLoader(source, Net(), keep=1 / 3)))
     assert len(read) == 3
 
 
 def test_keeping_all_selects_all():
-    for (x, _), (whole, _) in zip(smdl.filter(batches(), Net(), keep=1), batches(), strict=True):
+    for (x, _), (whole, _) in zip(smdl.SelectiveLoader(batches(), Net(), keep=1), batches(), strict=True):
         assert sorted(rows_of(x)) == rows_of(whole)
 
 
@@ -100,14 +94,14 @@ def test_uniform_asks_no_model():
     def broken(*_):
         raise AssertionError("scored")
 
-    filtered = smdl.filter(batches(), Net(), keep=0.5, strategy="uniform", forward=broken)
+    filtered = smdl.SelectiveLoader(batches(), Net(), keep=0.5, method="uniform", forward=broken)
     assert sum(len(x) for x, _ in filtered) == 21
     assert filtered.forwards == 0
 
 
-def test_every_step_and_every_pass_draws_anew_and_the_seed_decides():
+def test_every_step_and_every_epoch_draws_again_and_the_seed_decides():
     def two_passes(seed):
-        filtered = smdl.filter(list(batches()), Net(), keep=0.5, strategy="uniform", seed=seed)
+        filtered = smdl.SelectiveLoader(list(batches()), Net(), keep=0.5, method="uniform", seed=seed)
         return [[rows_of(x) for x, _ in filtered] for _ in range(2)]
 
     first, second = two_passes(1)
@@ -120,15 +114,16 @@ def test_every_step_and_every_pass_draws_anew_and_the_seed_decides():
 def test_a_reference_model_scores_the_stream_for_feature_match():
     model, reference = Net().train(), Net(seed=8)
     objective = smdl.Objective(feature_match=1.0)
-    for x, _ in smdl.filter([(DATA.x, DATA.y)], model, keep=0.25, objective=objective, reference=reference):
+    strategy = Recorder(objective)
+    for x, _ in smdl.SelectiveLoader([(DATA.x, DATA.y)], model, keep=0.25, method=strategy, reference=reference):
         with torch.no_grad():
             pool = scored(model, DATA.x, DATA.y, reference.eval().body(DATA.x))
-        wanted = smdl.select(pool, objective, 10, seed=step_seed(0, 0, 0))
+        wanted = smdl.select(pool, objective, 10, seed=strategy.seed)
         assert rows_of(x) == wanted.indices.tolist()
 
 
 def test_the_time_is_accounted_for():
-    filtered = smdl.filter(batches(), Net())
+    filtered = smdl.SelectiveLoader(batches(), Net())
     list(filtered)
     assert list(filtered.seconds) == ["data", "scoring", "selection"]
     assert min(filtered.seconds.values()) > 0
@@ -139,61 +134,82 @@ def test_the_time_is_accounted_for():
     [
         ({"keep": 0}, r"keep must be a fraction in \(0, 1\], got 0"),
         ({"keep": 1.5}, r"keep must be a fraction in \(0, 1\], got 1.5"),
-        ({"keep": "half"}, "keep must be a fraction"),
-        ({"strategy": "loss"}, "strategy LossRank follows each sample of a dataset; a stream has none"),
-        ({"objective": "paper"}, "feature_match needs reference=, a trained model, to score a stream"),
-        ({"strategy": "unifrom"}, "unknown strategy 'unifrom'; did you mean 'uniform'"),
-        ({"objective": "paper", "strategy": "uniform"}, "belong to strategy smdl"),
+        ({"method": "loss"}, "LossRank tracks each sample of a dataset; a stream has no such samples"),
+        ({"method": "paper"}, "feature_match needs reference=, a trained model, to score a stream"),
+        ({"method": "unifrom"}, "unknown method 'unifrom'; did you mean 'uniform'"),
+        ({"objective": smdl.Objective.paper(), "method": "uniform"}, "method uniform has no objective"),
         ({"features": "hed"}, "unknown module in features= 'hed'; did you mean 'head'"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(options, message):
     with pytest.raises(ValueError, match=message):
-        smdl.filter(iter([]), Net(), **options)
+        smdl.SelectiveLoader(iter([]), Net(), **options)
 
 
 def test_a_stream_without_length_has_none():
     with pytest.raises(TypeError, match=r"has no len\(\)"):
-        len(smdl.filter(batches(), Net()))
+        len(smdl.SelectiveLoader(batches(), Net()))
 
 
-FEATURES, LOGITS = torch.rand(30, 5, generator=torch.Generator().manual_seed(0)), DATA.x[:30, :3]
+def test_keep_is_a_number():
+    with pytest.raises(TypeError, match="keep must be a fraction"):
+        smdl.SelectiveLoader([], Net(), keep="half")
 
 
-@pytest.mark.parametrize("objective", ["recommended", "paper", smdl.Objective(redundancy=1.0)], ids=str)
-def test_pick_is_select_on_the_same_pool(objective):
-    reference = FEATURES[:, :2]
-    picked = smdl.pick(FEATURES, LOGITS, DATA.y[:30], 7, objective=objective, reference=reference, bias=False, seed=3)
-    pool = smdl.Pool(FEATURES, LOGITS.softmax(1), DATA.y[:30], reference=reference, bias=False)
-    named = getattr(smdl.Objective, objective)() if isinstance(objective, str) else objective
-    assert picked.tolist() == smdl.select(pool, named, 7, seed=3).indices.tolist()
+def taken(loader: smdl.SelectiveLoader, count: int) -> list[list[int]]:
+    """The samples of the next batches, over as many epochs as it takes."""
+    seen: list[list[int]] = []
+    while len(seen) < count:
+        for x, _ in loader:
+            seen.append(rows_of(x))
+            if len(seen) == count:
+                break
+    return seen
 
 
-def test_pick_answers_in_kind():
-    tensor = smdl.pick(FEATURES.clone().requires_grad_(), LOGITS.clone().requires_grad_(), DATA.y[:30], 4)
-    assert isinstance(tensor, torch.Tensor)
-    assert tensor.dtype == torch.int64
-    assert tensor.device == FEATURES.device
-    assert DATA.y[tensor].shape == (4,)
-    array = smdl.pick(FEATURES.numpy(), LOGITS.numpy(), DATA.y[:30].numpy(), 4)
-    assert isinstance(array, np.ndarray)
-    assert array.tolist() == tensor.tolist()
+class Stateful:
+    """A loader that resumes by itself, as torchdata's StatefulDataLoader does."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def __len__(self) -> int:
+        return 7
+
+    def __iter__(self):
+        every = list(batches())
+        while self.next < 7:
+            self.next += 1
+            yield every[self.next - 1]
+        self.next = 0
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state) -> None:
+        self.next = state["next"]
 
 
-def test_pick_serves_half_precision_inside_a_step():
-    half = smdl.pick(FEATURES.bfloat16(), LOGITS.bfloat16(), DATA.y[:30], 4)
-    assert len(set(half.tolist())) == 4
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("make_loader", [lambda: list(batches()), Stateful], ids=["plain", "stateful"])
+def test_resume_gives_the_identical_tail(make_loader, stop):
+    def make() -> smdl.SelectiveLoader:
+        return smdl.SelectiveLoader(make_loader(), Net(), keep=0.5, method="uniform", seed=3)
+
+    whole = taken(make(), 8)  # four batches per epoch
+    stopped = make()
+    assert taken(stopped, stop) == whole[:stop]
+    resumed = make()
+    resumed.load_state_dict(stopped.state_dict())
+    assert taken(resumed, 8 - stop) == whole[stop:]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((FEATURES, LOGITS[:, 0], DATA.y[:30], 3), r"logits of shape \(batch, classes\), got shape \(30,\)"),
-        ((FEATURES, LOGITS, DATA.y[:29], 3), "30 features, 29 labels"),
-        ((FEATURES, LOGITS, DATA.y[:30] + 2, 3), "below the 3 classes"),
-        ((FEATURES, LOGITS, DATA.y[:30], 31), "size must be at most the 30 candidates, got 31"),
-    ],
-)
-def test_pick_refuses_what_does_not_fit(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        smdl.pick(*arguments)
+def test_the_state_of_another_loader_is_refused():
+    state = smdl.SelectiveLoader([], Net(), keep=0.5).state_dict()
+    with pytest.raises(ValueError, match=r"candidates Stream\(keep=0.5\), this one has Stream\(keep=0.25\)"):
+        smdl.SelectiveLoader([], Net(), keep=0.25).load_state_dict(state)
+
+
+def test_it_says_what_it_does():
+    shown = repr(smdl.SelectiveLoader([], Net(), keep=0.5, method="uniform"))
+    assert shown == "smdl.SelectiveLoader(list, method=uniform: Uniform; keep=0.5, 2 batches joined, seed=0)"
