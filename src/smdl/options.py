@@ -8,7 +8,6 @@ from typing import Any, NoReturn, cast
 
 import jsonargparse
 import yaml
-from jsonargparse.typing import PositiveInt
 
 from smdl.errors import choice, unknown
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS, SCALES
@@ -16,11 +15,15 @@ from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS, SCALES
 CONFIGS = Path(__file__).parent / "configs"
 
 
-def _number(value: Any) -> int | str:
-    """Type of an option: auto, or a whole number ≥ 1. jsonargparse applies it to its own results, too."""
-    if value == "auto" or (str(value).isdecimal() and int(value) > 0):
-        return value if value == "auto" else int(value)
-    raise argparse.ArgumentTypeError(f"expected auto or a whole number ≥ 1, got {value!r}")
+def _whole(value: Any) -> int:
+    """Type of an option: a whole number ≥ 1. jsonargparse applies a type to its own results, too."""
+    if not str(value).isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number ≥ 1, got {value!r}")
+    return int(value)
+
+
+def _whole_or_auto(value: Any) -> int | str:
+    return value if value == "auto" else _whole(value)
 
 
 def _names(value: Any) -> list[str]:
@@ -51,7 +54,7 @@ class Command:
 
 _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
 _METHOD = ("method", "objective", "options", "candidates")
-_JOBS = {"type": _number, "default": "auto", "help": "parallel runs; auto: one per core"}
+_JOBS = {"type": _whole_or_auto, "default": "auto", "help": "parallel runs; auto: one per core"}
 _QUIET = {"action": "store_true", "help": "show only the result"}
 
 
@@ -87,7 +90,7 @@ COMMANDS = {
                 "default": "uniform,loss,paper,recommended",
                 "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first",
             },
-            "--seeds": {"type": _number, "default": 5, "help": "runs per method; auto: until ±0.5 points"},
+            "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: until ±0.5 points"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
             "--protocols": {"type": _names, "default": "steps,time", "help": "equal steps, equal time"},
             "--jobs": _JOBS,
@@ -103,7 +106,7 @@ COMMANDS = {
         {
             "sweep": {"metavar": "SWEEP", "choices": tuple(ABOUT), "help": "what to vary, see below"},
             "--values": {"type": _names, "help": "values, separated by commas"},
-            "--seeds": {"type": PositiveInt, "default": 3, "help": "runs per value"},
+            "--seeds": {"type": _whole, "default": 3, "help": "runs per value"},
             "--jobs": _JOBS,
             "--out": _out("ablate-SWEEP-DATA"),
             "--quiet": _QUIET,
@@ -118,7 +121,7 @@ COMMANDS = {
         {
             "item": {"metavar": "ITEM", "choices": (*PAPER_ITEMS, "all"), "help": "table or figure, see below"},
             "--scale": {"choices": SCALES, "default": "smoke", "help": "a minute, half an hour, or days on a GPU"},
-            "--seeds": {"type": PositiveInt, "help": "runs per method (default: 2, 3 or 5, by scale)"},
+            "--seeds": {"type": _whole, "help": "runs per method (default: 2, 3 or 5, by scale)"},
             "--jobs": _JOBS,
             "--out": _out("reproduce-SCALE"),
             "--data.root": {"dest": "root", "help": "folder of the data sets"},
