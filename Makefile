@@ -18,9 +18,9 @@ test: install
 test-fast: install
 	$(BIN)/pytest -n auto -m "not slow"
 
-# The fast tests with the lowest versions that pyproject.toml admits.
+# The fast tests with the lowest versions that pyproject.toml admits. Versions of numba cannot share a cache.
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/pytest -n auto -m "not slow"
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest -n auto -m "not slow"
 
 bench: .venv/.benched
 	$(BIN)/python benchmarks/selection.py
