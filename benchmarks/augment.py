@@ -1,6 +1,7 @@
-"""Crops and flips: whole batches against a loop over images, the two taking turns. `python benchmarks/augment.py`
+"""Compare crops and flips of whole batches with a loop over images: `python benchmarks/augment.py`
 
-A turn is ten batches, or one: a loop over 128 images has warm caches but for its first, a single call has none.
+The two sides take turns. A turn is ten batches, or one: in a loop all images but the first find warm caches, while a
+single call on a whole batch finds none.
 """
 
 import argparse
@@ -20,7 +21,7 @@ WHOLE = Augmentation(PADDING, flip=True)
 
 
 def one_by_one(images: Tensor) -> Tensor:
-    """What a data set's per-sample transform does, in torch."""
+    """Crop and flip one image after the other, as the transform of a data set does."""
     _, _, height, width = images.shape
     done = []
     for image in images:
@@ -36,7 +37,7 @@ def main(repeat: int) -> None:
     report = Report()
     report.table(
         "Crops and flips of 32 × 32 colour images, uint8, one thread",
-        ("images", "batches a turn", "side", "CPU ms a batch", "wall ms a batch", "ratio", "target", "result", "turns"),
+        ("images", "batches/turn", "side", "CPU ms/batch", "wall ms/batch", "ratio", "target", "result", "turns"),
     )
     for case, count in CASES.items():
         images = torch.randint(256, (count, 3, 32, 32)).to(torch.uint8)

@@ -1,10 +1,9 @@
-"""The paper's supplement puts a batch at m × r² × d (m partitions, r candidates a step, d features). Is it?
+"""Measure how the cost of a batch depends on its parameters: `python benchmarks/complexity.py`
 
-    python benchmarks/complexity.py
-
-Algorithm 1 by plain NumPy, by smdl to the letter, and by smdl's default, over r, d, m and b, sides in turns;
-then the exponent x of time ~ quantity^x, by least squares on the logarithms. Counting the distances of Algorithm 1 as
-written gives m · r · b²/2 · d for the parts: linear in r, and quadratic in the batch size b, which is not in it.
+The supplement of the paper says that a batch costs m × r² × d (m partitions, r candidates per step, d features). This
+script times Algorithm 1 in plain NumPy, the same algorithm in smdl, and the default of smdl, and varies r, d, m and the
+batch size b. The sides take turns. It then fits the exponent x of time ~ quantity^x by least squares on the logarithms.
+The number of distances in Algorithm 1 as written is m · r · b²/2 · d for the parts: linear in r, quadratic in b.
 """
 
 import argparse
@@ -27,7 +26,7 @@ COLUMNS = (
     "b",
     "m·r²·d /10⁶",
     "NumPy, CPU ms",
-    "smdl to the letter, CPU ms",
+    "smdl, Algorithm 1, CPU ms",
     "smdl default, CPU ms",
 )
 BASE = {"m": 10, "epsilon": 0.01, "d": 64, "b": SIZE}
@@ -40,7 +39,7 @@ SWEEPS = {
 
 
 def pool_of(d: int) -> smdl.Pool:
-    """Features of any width: the benchmark's own, side by side with others of them."""
+    """Return a pool with d features, concatenated from several seeds if d is above 64."""
     wide = np.hstack([features(N, seed) for seed in range(math.ceil(d / 64))])[:, :d]
     return smdl.Pool(np.ascontiguousarray(wide), Arrays(N).probabilities)
 
@@ -68,7 +67,7 @@ def main() -> None:
             sides = [
                 Side("NumPy", lambda _, p=plain, at=(b, m, epsilon): get_mini_batch(p, *at, seed=0)),
                 Side(
-                    "letter",
+                    "Algorithm 1",
                     lambda _, p=pool, b=b, m=m, e=epsilon: smdl.select(
                         p, objective, b, optimizer="stochastic", partitions=m, epsilon=e, threads=1
                     ),
@@ -81,10 +80,10 @@ def main() -> None:
             measured.append(({"r": r, "d": d, "m": m, "b": b}[varied], *cpu))
         logs = np.log(np.array(measured, float))
         slopes[varied] = [np.polyfit(logs[:, 0], logs[:, 1 + k], 1)[0] for k in range(3)]
-    claimed = {"r": 2.0, "d": 1.0, "m": "1, and −2 by way of r", "b": "−2 by way of r"}
+    claimed = {"r": 2.0, "d": 1.0, "m": "1, and −2 through r", "b": "−2 through r"}
     report.table(
-        "time ~ quantity^x; r moves with m and b unless it is varied itself",
-        ("quantity", "x claimed", "x of NumPy", "x of smdl to the letter", "x of smdl default"),
+        "time ~ quantity^x; r changes with m and b, except where r itself is varied",
+        ("quantity", "x claimed", "x of NumPy", "x of smdl, Algorithm 1", "x of smdl default"),
     )
     for varied, found in slopes.items():
         report.row(varied, claimed[varied], *(f"{x:.2f}" for x in found))

@@ -1,4 +1,4 @@
-"""The benchmark's data: clustered, non-negative float32 features and the probabilities of ten classes."""
+"""Data of the benchmarks: clustered, non-negative float32 features and the probabilities of ten classes."""
 
 import numpy as np
 
@@ -12,10 +12,10 @@ CHUNK = 4096
 
 
 def features(n: int, seed: int = SEED) -> np.ndarray:
-    """(n, 64) float32 in [0, 1]: noisy clusters behind a ReLU, the least of every column 0 and the greatest 1.
+    """Return (n, 64) float32 in [0, 1]: noisy clusters after a ReLU, with minimum 0 and maximum 1 in every column.
 
-    Made in place, chunk by chunk, so that a process never held more than the result. Full columns because submodlib
-    rescales its features to [0, 1]: here that changes nothing, and all peers maximise the same function.
+    Chunks are made in place, so that the process never holds more than the result. submodlib rescales its features to
+    [0, 1]; with these columns that changes nothing, so all peers maximise the same function.
     """
     rng = np.random.default_rng((seed, n))
     centres = rng.standard_normal((CLUSTERS, WIDTH), dtype=np.float32)
@@ -31,7 +31,7 @@ def features(n: int, seed: int = SEED) -> np.ndarray:
 
 
 def probabilities(n: int, seed: int = SEED) -> np.ndarray:
-    """(n, 10) float32: some samples are sure of their class, some are not."""
+    """Return (n, 10) float32: the model is certain about some samples, and not about others."""
     rng = np.random.default_rng((seed, n, 1))
     out = np.empty((n, CLASSES), np.float32)
     for start in range(0, n, CHUNK):
@@ -44,7 +44,7 @@ def probabilities(n: int, seed: int = SEED) -> np.ndarray:
 
 
 class Arrays:
-    """What pools of one size are made of; `pool()` makes a fresh one, with no score kept from an earlier call."""
+    """The arrays of pools of one size. `pool()` returns a new pool, without scores from an earlier call."""
 
     def __init__(self, n: int, seed: int = SEED) -> None:
         self.features = features(n, seed)

@@ -1,6 +1,6 @@
-"""How time and memory grow with n, and what a fresh process pays before its first batch.
+"""How time and memory grow with n, and how long a new process takes until its first batch.
 
-Both need processes of their own: `python growth.py 100000 auto 1` measures one size and prints JSON.
+Both need separate processes: `python growth.py 100000 auto 1` measures one size and prints JSON.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ STATUS = Path("/proc/self/status")
 
 
 def growth(report: Report, repeat: int, quick: bool) -> None:
-    """n = 10⁴, 10⁵, 10⁶ by the paper's objective: is time linear, and how much memory does it take?"""
-    columns = ("optimizer", "n", "preparation wall ms", "selection wall ms", "µs a sample", "a sample, to smallest n")
+    """Measure time and memory for n = 10⁴, 10⁵, 10⁶ with the objective of the paper. Is time linear in n?"""
+    columns = ("optimizer", "n", "preparation wall ms", "selection wall ms", "µs/sample", "ratio to smallest n")
     memory = ("peak extra MB", "% of features", "making the Pool, %", "target", "result", "runs")
     report.table(f"Growth: {SIZE} of n by the paper's objective, one thread", (*columns, *memory))
     sizes = (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000)
@@ -49,7 +49,7 @@ def _child(n: int, optimizer: str, partitions: int) -> dict[str, float]:
 
 
 def measure(n: int, optimizer: str, partitions: int) -> dict[str, float]:
-    """Preparation and selection of one pool: ms, and peak memory over what the pool itself takes."""
+    """Measure preparation and selection of one pool: ms, and peak memory beyond the pool itself."""
     torch.set_num_threads(1)
     objective = smdl.Objective.paper()
     options = {"optimizer": optimizer, "partitions": partitions, "threads": 1, "seed": SEED}
@@ -77,7 +77,7 @@ def _pool(n: int) -> smdl.Pool:
 
 
 def _start_counting() -> int:
-    """Give back what is free, set the high-water mark to what is held, and return that, in bytes."""
+    """Release free memory, reset the high-water mark to the memory in use, and return it in bytes."""
     if not STATUS.exists():
         return _peak()
     ctypes.CDLL(None).malloc_trim(0)
@@ -86,9 +86,9 @@ def _start_counting() -> int:
 
 
 def _peak() -> int:
-    """The high-water mark of this process in bytes.
+    """Return the high-water mark of this process in bytes.
 
-    On Linux not from getrusage: that one also remembers the process which started this one, and cannot be reset.
+    On Linux it is not read from getrusage, which includes the parent process and cannot be reset.
     """
     if not STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
@@ -112,9 +112,9 @@ print(torch_done - begin, time.perf_counter() - torch_done)
 
 
 def start(report: Report, repeat: int, quick: bool) -> None:  # noqa: ARG001
-    """Seconds until the first batch in a fresh process, kernels on disk."""
-    report.table("Start: a fresh process, kernels cached on disk", ("what", "seconds", "target", "result", "runs"))
-    times = np.array([_fresh() for _ in range(4)])[1:]  # the first one fills the caches
+    """Measure the seconds until the first batch in a new process, with compiled loops on disk."""
+    report.table("Start: a new process, compiled loops cached on disk", ("what", "seconds", "target", "result", "runs"))
+    times = np.array([_fresh() for _ in range(4)])[1:]  # the first run fills the caches
     torch_alone, beyond = np.median(times, axis=0).tolist()
     report.row("import torch", torch_alone, "", "", len(times))
     report.row("import smdl, first 50 of 500", beyond, "< 2 s", verdict(beyond < 2), len(times))

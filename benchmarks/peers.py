@@ -1,7 +1,7 @@
-"""smdl beside apricot, submodlib, fpsample and six lines of torch, each on its own objective.
+"""Compare smdl with apricot, submodlib, fpsample and six lines of torch, each on its own objective.
 
-Whatever a peer wants before it can select (its similarity matrix, its neighbour graph, its lists instead of arrays)
-is in the preparation column, as is what smdl computes before its first pick; `total` is both together.
+The preparation column is everything before the first pick: the similarity matrix, the neighbour graph or the lists
+that a peer needs, and the scores of smdl. `total` is preparation plus selection.
 """
 
 import functools
@@ -30,7 +30,7 @@ COLUMNS = ("case", "side", *TIMES, "value", "target", "result", "runs")
 
 
 def installed(package: str) -> str | None:
-    """Its version, if it is there."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -38,8 +38,8 @@ def installed(package: str) -> str | None:
 
 
 def peers(report: Report, repeat: int, quick: bool) -> None:
-    """Every peer at two sizes; ahead means: faster, at a value that is at least the peer's."""
-    report.table(f"Peers: {SIZE} of n, one thread a side", COLUMNS)
+    """Race every peer at two sizes. smdl is ahead if it is faster and its value is at least that of the peer."""
+    report.table(f"Peers: {SIZE} of n, one thread per side", COLUMNS)
     small, large = (1000, 5000) if quick else (5000, 50_000)
     limit = 10.0 if quick else 120.0
     for n in (small, large):
@@ -54,7 +54,7 @@ def peers(report: Report, repeat: int, quick: bool) -> None:
             report.row(package, "not installed", *[""] * (len(COLUMNS) - 2))
 
 
-Case = tuple[list[Side], Callable[[np.ndarray], float]]  # the sides, and the one function that values their picks
+Case = tuple[list[Side], Callable[[np.ndarray], float]]  # the sides, and the function that values their picks
 
 
 def _contest(report: Report, case: str, contest: Case, repeat: int, limit: float) -> None:
@@ -72,7 +72,7 @@ def _contest(report: Report, case: str, contest: Case, repeat: int, limit: float
 
 
 def _rival(side: Side, sides: Sequence[Side], times: dict[str, Times], values: dict[str, float]) -> Side:
-    """The fastest smdl side whose value is, but for rounding, at least this one's; the best one if none is."""
+    """Return the fastest smdl side whose value is at least this value, except for rounding; else the best smdl side."""
     ours = [other for other in sides if not other.peer]
     if not side.peer:
         return ours[0]
@@ -81,7 +81,7 @@ def _rival(side: Side, sides: Sequence[Side], times: dict[str, Times], values: d
 
 
 def _result(ratio: float, whole: float, higher: float, of: Times, ours: Side) -> str:
-    """Met where smdl selects faster at no lower value; whether it is ahead in total is said beside it."""
+    """Return whether smdl selects faster at no lower value, and whether it is also ahead in total."""
     if of.failed:
         return of.failed
     equal = higher <= ROUNDING
@@ -115,7 +115,7 @@ def _coverage_sides(n: int) -> Case:
         _ours("stochastic ε = 0.9", pool, objective, preparation, optimizer="stochastic", epsilon=0.9),
     ]
     if installed("apricot-select"):
-        ms, wide = prepared(lambda: rows.astype(np.float64))  # apricot would convert them in every call
+        ms, wide = prepared(lambda: rows.astype(np.float64))  # apricot would convert the rows in every call
         selector = functools.partial(_apricot, "FeatureBasedSelection", wide, preparation=ms)
         for keep in (False, True):
             sides.append(selector(keep=keep, optimizer="lazy"))
@@ -161,12 +161,12 @@ def _neighbour_sides(n: int, neighbours: int = 100) -> Case:
 
 
 def _graph(rows: np.ndarray, neighbours: int, bound: float) -> scipy.sparse.csr_matrix:
-    """D − φ of everybody's nearest, themselves first, with the int32 indices apricot insists on."""
+    """Return D − φ of the nearest neighbours of every sample, itself first; apricot needs int32 indices."""
     search = NearestNeighbors(n_neighbors=neighbours, algorithm="brute").fit(rows)
-    gaps, who = search.kneighbors(rows)
+    gaps, nearest = search.kneighbors(rows)
     starts = np.arange(0, gaps.size + 1, neighbours, dtype=np.int32)
     similarities = (bound - gaps).astype(np.float64)
-    return scipy.sparse.csr_matrix((similarities.ravel(), who.astype(np.int32).ravel(), starts), (len(rows),) * 2)
+    return scipy.sparse.csr_matrix((similarities.ravel(), nearest.astype(np.int32).ravel(), starts), (len(rows),) * 2)
 
 
 def _farthest_sides(n: int) -> Case:
@@ -174,7 +174,7 @@ def _farthest_sides(n: int) -> Case:
     objective.on(smdl.Pool(rows[:100]))
     pool = smdl.Pool(rows)
     preparation, _ = prepared(lambda: objective.on(pool))
-    first = int(smdl.select(pool, objective, 1).indices[0])  # drawn by lot: given to everybody
+    first = int(smdl.select(pool, objective, 1).indices[0])  # random, so all sides start from it
     tensor = torch.from_numpy(rows)
     sides = [
         _ours("lazy", pool, objective, preparation, optimizer="lazy"),
@@ -195,14 +195,14 @@ def _fpsample(sampling: Callable[..., np.ndarray], rows: np.ndarray, first: int,
 
 
 def _apricot(name: str, given: Any, *, keep: bool, preparation: float, optimizer: str, **options: float) -> Side:
-    """One of apricot's selectors; it compiles its kernels in every fit, unless they are kept for it."""
+    """Return a side for a selector of apricot. It compiles its kernels in every fit unless `keep` caches them."""
     import apricot
 
     selector = getattr(apricot, name)
     extra = {"metric": "precomputed"} if name.startswith("Facility") else {}
 
     def fit(data: Any, size: int) -> np.ndarray:
-        kernels = _kept() if keep else warnings.catch_warnings()
+        kernels = _cached_kernels() if keep else warnings.catch_warnings()
         with kernels:
             warnings.simplefilter("ignore")
             return (
@@ -210,15 +210,15 @@ def _apricot(name: str, given: Any, *, keep: bool, preparation: float, optimizer
             )
 
     if keep:
-        fit(given[:60, :60] if extra else given[:60], 2)  # compiles what is kept
+        fit(given[:60, :60] if extra else given[:60], 2)  # compiles the kernels
     detail = "".join(f" ε = {epsilon}" for epsilon in options.values())
     title = f"apricot {optimizer}{detail}, {'kernels kept' if keep else 'stock'}"
     return Side(title, lambda _: fit(given, SIZE), preparation=preparation, warm=False, peer=True)
 
 
 @functools.cache
-def _keeping() -> list[tuple[Any, str, Any]]:
-    """apricot's makers of kernels, each with a memory."""
+def _kernel_makers() -> list[tuple[Any, str, Any]]:
+    """Return the functions of apricot that make kernels, each with a cache."""
     from apricot.functions import facilityLocation, featureBased
 
     makers = ("calculate_gains", "calculate_gains_sparse", "calculate_gains_sieve")
@@ -226,10 +226,10 @@ def _keeping() -> list[tuple[Any, str, Any]]:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
-    """apricot with its kernels kept from one fit to the next."""
-    stock = [(module, name, getattr(module, name)) for module, name, _ in _keeping()]
-    for module, name, maker in _keeping():
+def _cached_kernels() -> Iterator[None]:
+    """Cache the kernels of apricot from one fit to the next."""
+    stock = [(module, name, getattr(module, name)) for module, name, _ in _kernel_makers()]
+    for module, name, maker in _kernel_makers():
         setattr(module, name, maker)
     try:
         with warnings.catch_warnings():
@@ -257,7 +257,7 @@ def _submodlib_location(n: int, **options: Any) -> Any:
 def _submodlib(function: Any, preparation: float, alone: bool = False) -> Side:
     def run(_: None) -> np.ndarray:
         stops = {"stopIfZeroGain": False, "stopIfNegativeGain": False}
-        chosen = function.maximize(SIZE, "LazyGreedy", **stops, verbose=False, show_progress=False)
-        return np.array([index for index, _ in chosen])
+        picks = function.maximize(SIZE, "LazyGreedy", **stops, verbose=False, show_progress=False)
+        return np.array([index for index, _ in picks])
 
     return Side("submodlib lazy", run, preparation=preparation, warm=False, peer=True, alone=alone)

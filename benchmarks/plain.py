@@ -1,4 +1,4 @@
-"""The same selections as anybody would write them: Algorithm 1 in NumPy, greedy loops in torch."""
+"""Straightforward versions of the selections: Algorithm 1 in NumPy, greedy loops in torch."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Scores(NamedTuple):
-    """F(a | S) = modular + coefficient · min distance to S, the distance being `bound` where S is empty."""
+    """F(a | S) = modular + coefficient · min distance to S, where the distance is `bound` if S is empty."""
 
     features: np.ndarray  # (N, D)
     modular: np.ndarray  # (N,)
@@ -26,16 +26,16 @@ def get_mini_batch(scores: Scores, size: int, partitions: int, epsilon: float, s
 
 
 def _greedy(scores: Scores, part: np.ndarray, size: int, epsilon: float, rng: np.random.Generator) -> np.ndarray:
-    """Lazier-than-lazy greedy: R drawn anew in every step, every candidate of R measured against all of S."""
+    """Lazier-than-lazy greedy: draw R in every step and measure every candidate of R against all of S."""
     features, modular, coefficient, bound = scores
     sample = math.ceil(len(part) / size * math.log(1 / epsilon))
     selected, remaining = [], part
     for _ in range(size):
         drawn = rng.choice(remaining, min(sample, len(remaining)), replace=False)
-        chosen = features[selected]  # once a step, not once a candidate: as fast as plain NumPy gets
+        batch = features[selected]  # once per step, not once per candidate: as fast as plain NumPy gets
         best, winner = -math.inf, -1
         for candidate in drawn:
-            gap = np.linalg.norm(chosen - features[candidate], axis=1).min() if selected else bound
+            gap = np.linalg.norm(batch - features[candidate], axis=1).min() if selected else bound
             gain = modular[candidate] + coefficient * gap
             if gain > best:
                 best, winner = gain, int(candidate)
@@ -45,7 +45,7 @@ def _greedy(scores: Scores, part: np.ndarray, size: int, epsilon: float, rng: np
 
 
 def farthest(features: Tensor, modular: Tensor, coefficient: float, bound: float, size: int, first: int) -> np.ndarray:
-    """Naive greedy over modular scores and distances in torch; begins at `first`, or at the best score if negative."""
+    """Naive greedy over modular scores and distances in torch. Start at `first`, or at the best score if it is −1."""
     picks, nearest = [], torch.full((len(features),), bound)
     gains = modular.clone()
     for _ in range(size):
@@ -58,7 +58,7 @@ def farthest(features: Tensor, modular: Tensor, coefficient: float, bound: float
 
 
 def farthest_point(features: Tensor, size: int, first: int) -> np.ndarray:
-    """Farthest-point sampling in six lines of torch; a chosen point is at distance 0 and is not chosen again."""
+    """Farthest-point sampling in six lines of torch. A pick has distance 0, so it is not picked again."""
     picks, nearest = [first], (features - features[first]).square().sum(1)
     while len(picks) < size:
         pick = int(nearest.argmax())
@@ -70,13 +70,13 @@ def farthest_point(features: Tensor, size: int, first: int) -> np.ndarray:
 def facility_location(points: Tensor, bound: float, size: int) -> np.ndarray:
     """Naive greedy for facility location in torch, its similarities included."""
     similarities = 1.0 - torch.cdist(points, points) / bound
-    picks, served = [], torch.zeros(len(points))
+    picks, best = [], torch.zeros(len(points))
     for _ in range(size):
-        gains = (similarities - served).clamp(min=0).sum(1)
+        gains = (similarities - best).clamp(min=0).sum(1)
         gains[picks] = -math.inf
         pick = int(gains.argmax())
         picks.append(pick)
-        served = torch.maximum(served, similarities[pick])
+        best = torch.maximum(best, similarities[pick])
     return np.array(picks)
 
 

@@ -1,14 +1,14 @@
-"""What a selection costs, side by side with plain NumPy, plain torch and the peers.
+"""Compare the cost of a selection with plain NumPy, plain torch and other packages.
 
 python benchmarks/selection.py [--only minibatch,whole,peers,growth,start] [--repeat N] [--quick] [--out FILE]
 
-Sides take turns within one run and their medians are compared, because times of different runs are not comparable.
-Nothing is asserted: every target is printed with met or missed beside it.
+The sides take turns within one run and their medians are compared, because times of different runs are not comparable.
+Nothing is asserted: every target is printed together with "met" or "missed".
 """
 
 import os
 
-# One thread a side. The libraries read these when they are imported.
+# One thread per side. The libraries read these when they are imported.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -47,17 +47,17 @@ MINIBATCH = {
     "facility location": smdl.Objective(facility_location=1.0),
     "facility location, gradients": smdl.Objective(facility_location=1.0, space="gradients"),
 }
-# CPU ms at most, by objective and n
+# upper limit of CPU ms by objective and n
 TARGETS = {(name, n): 0.3 for name in ("paper", "redundancy") for n in (150, 500)}
 TARGETS |= {(name, n): ms for name in list(MINIBATCH)[2:] for n, ms in ((150, 0.2), (500, 2.0))}
 
 WHOLE = {"paper": smdl.Objective.paper(), "0.5 U + 0.5 R": smdl.Objective(uncertainty=0.5, redundancy=0.5)}
-# times as fast as NumPy at least, by objective
+# lower limit of the speedup over NumPy, by objective
 AHEAD = {"paper": 100, "0.5 U + 0.5 R": 20}
 
 
 def minibatch(report: Report, repeat: int, quick: bool) -> None:
-    """50 of a small pool: what a step of training pays, Gram matrices included."""
+    """Select 50 of a small pool: the cost of a training step, including Gram matrices."""
     report.table(f"Mini-batch: {SIZE} of a pool of n, one thread")
     cases = [(n, name, Arrays(n)) for n in (150, 500, 2000) for name in MINIBATCH]
     for _, name, arrays in cases:
@@ -74,7 +74,7 @@ def _minibatch_case(report: Report, n: int, name: str, arrays: Arrays, repeat: i
     objective = MINIBATCH[name]
 
     def prepare(pool: smdl.Pool) -> smdl.Pool:
-        _ = objective.on(pool).points  # scores and norms; the similarities are left to the selection
+        _ = objective.on(pool).points  # scores and norms; similarities belong to the selection
         return pool
 
     def fresh() -> smdl.Pool:
@@ -97,7 +97,7 @@ def _minibatch_case(report: Report, n: int, name: str, arrays: Arrays, repeat: i
 
 
 def _torch_loop(pool: smdl.Pool, objective: smdl.Objective, first: int) -> np.ndarray:
-    """The same objective by a naive greedy in torch, given the same scores."""
+    """Maximise the same objective by naive greedy in torch, with the same scores."""
     problem = objective.on(pool)
     if "facility_location" in objective.weights:
         points = gradients(pool.features, pool.errors) if objective.space == "gradients" else pool.features
@@ -107,14 +107,14 @@ def _torch_loop(pool: smdl.Pool, objective: smdl.Objective, first: int) -> np.nd
 
 
 def signatures() -> int:
-    """How many kernels of smdl are compiled: more of them after a call than before means that it compiled."""
+    """Return how many loops of smdl are compiled. If the number rises during a call, the call compiled some."""
     modules = [module for name, module in sys.modules.items() if name.startswith("smdl")]
     kernels = {id(k): k for module in modules for k in vars(module).values() if isinstance(k, Dispatcher)}
     return sum(len(kernel.signatures) for kernel in kernels.values())
 
 
 def whole(report: Report, repeat: int, quick: bool) -> None:
-    """The paper's own setting: 50 of 50 000, ten partitions, ε = 0.01."""
+    """Select in the setting of the paper: 50 of 50 000, ten partitions, ε = 0.01."""
     n = 5000 if quick else 50_000
     arrays = Arrays(n)
     report.table(f"Whole set: {SIZE} of {n}, {PARTITIONS} partitions, ε = {EPSILON}")
@@ -153,7 +153,7 @@ def _whole_case(report: Report, name: str, objective: smdl.Objective, arrays: Ar
     goals = {
         "smdl stochastic": _passes(passes, 25, name == "paper"),
         "smdl stochastic, 2 threads": ("≥ 1.6 × one thread", verdict(sped >= 1.6, f"{sped:.2f}×")),
-        "two such selections at once": ("", f"what two threads could gain here: {ceiling:.2f}×"),
+        "two such selections at once": ("", f"what two threads could gain: {ceiling:.2f}×"),
         "smdl auto": _passes(lazily, 8, name == "paper"),
         "NumPy, Algorithm 1": (f"smdl ≥ {AHEAD[name]} ×", verdict(faster >= AHEAD[name], f"{faster:.0f}×")),
     }
@@ -167,21 +167,21 @@ def _whole_case(report: Report, name: str, objective: smdl.Objective, arrays: Ar
 
 
 def _at_once(partitioned: Callable[..., smdl.Selection], threads: int) -> np.ndarray:
-    """Independent selections, each on its own thread: how much of its cores the machine can spare."""
+    """Run independent selections, one per thread, to see how much the cores of the machine can give."""
     with ThreadPoolExecutor(threads) as executor:
         selections = list(executor.map(lambda _: partitioned(threads=1), range(threads)))
     return selections[0].indices
 
 
 def _passes(measured: float, most: int, wanted: bool) -> tuple[str, str]:
-    """Target and result in passes over the features; the number alone where no target was set."""
+    """Return target and result in passes over the features; only the number if there is no target."""
     if not wanted:
         return "", f"{measured:.1f} × X @ v"
     return f"≤ {most} × X @ v", verdict(measured <= most, f"{measured:.1f}×")
 
 
 def _quality(report: Report, arrays: Arrays, fewer: Arrays, seeds: int = 5) -> None:
-    """What the short cuts cost in value."""
+    """Measure how much value the faster optimizers lose."""
     kinds: dict[str, dict[str, Any]] = {
         "stochastic": {"optimizer": "stochastic"},
         "lazy, partitioned": {"optimizer": "lazy", "partitions": PARTITIONS},
@@ -189,7 +189,8 @@ def _quality(report: Report, arrays: Arrays, fewer: Arrays, seeds: int = 5) -> N
     }
     heads = [f"{kind} / naive" for kind in kinds]
     report.table(
-        f"Value over that of naive greedy, median (least) of {seeds} seeds", ("objective", "n", "naive", *heads)
+        f"Value divided by that of naive greedy, median (minimum) of {seeds} seeds",
+        ("objective", "n", "naive", *heads),
     )
     cases = [(name, objective, arrays) for name, objective in WHOLE.items()]
     cases.append(("facility location", smdl.Objective(facility_location=1.0), fewer))
@@ -208,7 +209,7 @@ SECTIONS = {"minibatch": minibatch, "whole": whole, "peers": peers, "growth": gr
 
 
 def conditions(report: Report) -> None:
-    """Where, with what, and from which seed."""
+    """Print the machine, the versions and the seed."""
     versions = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
     versions |= {"numba": numba.__version__, "smdl": installed("smdl") or "?"}
     versions |= {package: installed(package) or "not installed" for package in PACKAGES}
@@ -217,7 +218,7 @@ def conditions(report: Report) -> None:
     report.say(f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}")
     report.say(f"- versions: {', '.join(f'{name} {version}' for name, version in versions.items())}")
     report.say(f"- commit: {_commit()}; seed {SEED}; features float32, d = {WIDTH}, C = {CLASSES}")
-    report.say("- medians of sides that take turns; ratio = CPU time over smdl's; compiling is not counted")
+    report.say("- medians of sides that take turns; ratio = CPU time divided by that of smdl; compiling is not counted")
 
 
 def _processor() -> str:
@@ -235,9 +236,9 @@ def _commit() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds of the slow sections; the quick ones take more")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds of the slow sections; quick sections run more")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a check that everything runs")
-    parser.add_argument("--out", type=Path, help="write what is printed to this file as well")
+    parser.add_argument("--out", type=Path, help="also write the output to this file")
     options = parser.parse_args()
     names = options.only.split(",")
     unknown = [name for name in names if name not in SECTIONS]

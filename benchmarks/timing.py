@@ -1,4 +1,4 @@
-"""Sides that take turns on one clock, and the tables their times are printed in."""
+"""Time sides that take turns, and print their times in tables."""
 
 import gc
 import multiprocessing
@@ -16,20 +16,20 @@ COLUMNS = ("case", "side", "preparation ms", "CPU ms", "wall ms", "ratio to smdl
 
 @dataclass
 class Side:
-    """One of the contestants: `run` is timed, on what `fresh` makes anew for each call outside the clock."""
+    """One side of a race. `run` is timed; its argument comes from `fresh`, which is called before each run, untimed."""
 
     name: str
     run: Callable[[Any], Any]
     fresh: Callable[[], Any] = lambda: None
     preparation: float = 0.0  # CPU ms, spent before the race
-    warm: bool = True  # one call beforehand that does not count
-    peer: bool = False  # not ours: what it raises is written down, and the race goes on
-    alone: bool = False  # each call in a child process, ended after the time limit
+    warm: bool = True  # make one untimed call first
+    peer: bool = False  # another package: an exception is reported, and the race continues
+    alone: bool = False  # run each call in a child process, which is killed after the time limit
 
 
 @dataclass
 class Times:
-    """Medians in ms, the picks of the last call, and how many calls there were; `failed` says why there were none."""
+    """Medians in ms, the picks of the last call, and the number of calls. `failed` is the reason if there are none."""
 
     cpu: float = float("nan")
     wall: float = float("nan")
@@ -39,7 +39,7 @@ class Times:
 
 
 def clock(function: Callable[[], Any]) -> tuple[float, float, Any]:
-    """(CPU ms, wall ms, what it returned)."""
+    """Call the function. Return (CPU ms, wall ms, its result)."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = function()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -47,13 +47,13 @@ def clock(function: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def prepared(function: Callable[[], Any]) -> tuple[float, Any]:
-    """(CPU ms, what it returned): the work before a race."""
+    """Call the function, as preparation of a race. Return (CPU ms, its result)."""
     cpu, _, result = clock(function)
     return cpu, result
 
 
 def race(sides: Sequence[Side], repeat: int, budget: float = 10.0, limit: float = 120.0) -> dict[str, Times]:
-    """Time the sides in turns, A, B, A, B, ...; a side that has used up `budget` seconds sits the rest out."""
+    """Time the sides in turns, A, B, A, B, ... A side that has used `budget` seconds takes no more turns."""
     samples: dict[str, list[tuple[float, float]]] = {side.name: [] for side in sides}
     times = {side.name: Times() for side in sides}
     for side in sides:
@@ -80,7 +80,7 @@ def race(sides: Sequence[Side], repeat: int, budget: float = 10.0, limit: float 
 
 
 def _attempt(side: Side, so_far: Times, limit: float) -> tuple[float, float] | None:
-    """One call: (CPU ms, wall ms), or None where a peer did not make it."""
+    """Make one call. Return (CPU ms, wall ms), or None if a peer failed."""
     try:
         cpu, wall, so_far.picks = _alone(side, limit) if side.alone else _once(side)
     except Exception as error:
@@ -97,7 +97,7 @@ def _once(side: Side) -> tuple[float, float, Any]:
 
 
 def _alone(side: Side, limit: float) -> tuple[float, float, Any]:
-    """The same in a forked child: compiled loops of others do not listen to signals, processes do."""
+    """Make one call in a forked child: a process can be killed, the compiled loops of another package cannot."""
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=lambda: send.send(_once(side)))
@@ -115,7 +115,7 @@ def _alone(side: Side, limit: float) -> tuple[float, float, Any]:
 
 
 class Report:
-    """Prints as it goes and keeps what it printed."""
+    """Prints lines and keeps them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -125,7 +125,7 @@ class Report:
         self.lines.append(line)
 
     def table(self, title: str, columns: Sequence[str] = COLUMNS) -> None:
-        """The head of a table; `row` adds to it."""
+        """Start a table; `row` adds to it."""
         self.say()
         self.say(f"## {title}")
         self.say()
@@ -141,7 +141,7 @@ class Report:
 
 
 def shown(cell: object) -> str:
-    """A number by three or more digits, a gap where there is none."""
+    """Format a cell: numbers with three or more digits, NaN as a dash."""
     if not isinstance(cell, float):
         return str(cell)
     if cell != cell:
@@ -150,5 +150,5 @@ def shown(cell: object) -> str:
 
 
 def verdict(met: bool, measured: str = "") -> str:
-    """met or missed, and by what number."""
+    """Return "met" or "missed", with the measured number."""
     return ("met" if met else "**missed**") + (f" ({measured})" if measured else "")

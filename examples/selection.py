@@ -1,9 +1,9 @@
-"""Pick 50 of scikit-learn's digits by the paper's objective, 50 by facility location, and 50 at random; look at them.
+"""Pick 50 digits by the objective of the paper, 50 by facility location and 50 at random, and plot them.
 
     python examples/selection.py [--out runs/selection.png]
 
-A logistic regression is fitted on half of the 1 797 digits. Of the other half, the pool, it gives the probabilities;
-its features are what its only layer sees, the pixels, and those of a reference model would be the same.
+A logistic regression is fitted on half of the 1 797 digits. The other half is the pool, and the regression predicts its
+probabilities. The features are the input of its only layer: the pixels. A reference model would have the same features.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SIZE, SEED = 50, 0
 
 
 def digits_pool() -> tuple[smdl.Pool, np.ndarray, np.ndarray]:
-    """The pool, its images (N, 8, 8) and its labels (N,)."""
+    """Return the pool, its images (N, 8, 8) and its labels (N,)."""
     data, target = load_digits(return_X_y=True)
     pixels, labels = np.asarray(data, np.float32) / 16, np.asarray(target)
     order = np.random.default_rng(SEED).permutation(len(pixels))
@@ -40,16 +40,16 @@ def digits_pool() -> tuple[smdl.Pool, np.ndarray, np.ndarray]:
 
 
 def describe(console: Console, title: str, objective: smdl.Objective, pool: smdl.Pool, batch: smdl.Selection) -> None:
-    """A small table: term, weight, contribution; beside it what 50 random digits would score."""
-    chosen = smdl.evaluate(pool, objective, batch.indices)
+    """Print a table: term, weight, contribution of the batch, contribution of 50 random digits."""
+    value = smdl.evaluate(pool, objective, batch.indices)
     console.print(title, style="bold")
     table = Table(show_edge=False)
     for column in ("term", "weight", "contribution", "of a random batch"):
         table.add_column(column, justify="left" if column == "term" else "right")
     random = smdl.evaluate(pool, objective, random_batch(len(pool)))
     for name, weight in objective.weights.items():
-        table.add_row(name, f"{weight:g}", f"{chosen.terms[name]:.3f}", f"{random.terms[name]:.3f}")
-    table.add_row("F(S)", "", f"{chosen.value:.3f}", f"{random.value:.3f}", style="bold")
+        table.add_row(name, f"{weight:g}", f"{value.terms[name]:.3f}", f"{random.terms[name]:.3f}")
+    table.add_row("F(S)", "", f"{value.value:.3f}", f"{random.value:.3f}", style="bold")
     console.print(table)
     console.print()
 
@@ -59,13 +59,13 @@ def random_batch(n: int) -> np.ndarray:
 
 
 def project(features: np.ndarray) -> np.ndarray:
-    """The first two principal components, (N, D) -> (N, 2)."""
+    """Return the first two principal components, (N, D) -> (N, 2)."""
     centred = features - features.mean(0)
     return centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
 
 
 def draw(batches: dict[str, np.ndarray], pool: smdl.Pool, images: np.ndarray, labels: np.ndarray, path: Path) -> None:
-    """A row a batch: its digits on the left, where they lie among all others on the right."""
+    """Draw one row per batch: its digits on the left, their position among all digits on the right."""
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -90,12 +90,12 @@ def draw(batches: dict[str, np.ndarray], pool: smdl.Pool, images: np.ndarray, la
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part.png")
     figure.savefig(temporary, dpi=110)
-    os.replace(temporary, path)  # never half a picture
+    os.replace(temporary, path)  # the file is complete or absent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("runs/selection.png"), help="where the picture goes")
+    parser.add_argument("--out", type=Path, default=Path("runs/selection.png"), help="file of the plot")
     path = parser.parse_args().out
     console = Console()
     pool, images, labels = digits_pool()
@@ -105,7 +105,7 @@ def main() -> None:
         "facility location over last-layer gradients": smdl.Objective.recommended(),
     }
     batches = {}
-    with console.status("compiling the kernels (the first time only)"):
+    with console.status("compiling the loops (only the first time)"):
         for objective in objectives.values():
             smdl.select(pool, objective, SIZE, seed=SEED)
     for title, objective in objectives.items():
@@ -116,7 +116,7 @@ def main() -> None:
         batches[f"by {title}"] = batch.indices
     batches["at random"] = random_batch(len(pool))
     draw(batches, pool, images, labels, path)
-    console.print(f"the chosen digits, and where they lie: {path}")
+    console.print(f"plot of the selected digits: {path}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shared strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
+"""Hypothesis strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
 
 import os
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import smdl
 
-torch.set_num_threads(1)  # pytest-xdist has a worker a core
+torch.set_num_threads(1)  # pytest-xdist has one worker per core
 
 settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
@@ -21,9 +21,11 @@ DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 
 
 @st.composite
-def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 14) -> smdl.Pool:
-    """Pools with everything in them. On the grid: few distinct values, so duplicates, zero vectors, constant columns
-    and ties abound; widths are powers of two, so that even the row means of `correlation` are exact."""
+def pools(
+    draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 14, dtypes: tuple = (np.float32, np.float64)
+) -> smdl.Pool:
+    """Pools with all kinds of scores. On the grid there are few distinct values, so duplicates, zero vectors, constant
+    columns and ties are frequent; widths are powers of two, so that even the row means of `correlation` are exact."""
     n = draw(st.integers(smallest, largest))
     width, classes = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([2, 4]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -35,7 +37,7 @@ def pools(draw: st.DrawFn, grid: bool = True, smallest: int = 1, largest: int = 
     else:
         features = np.abs(rng.normal(size=(n, width))) * 10.0 ** draw(st.integers(-3, 3))
         probabilities, reference = rng.dirichlet(np.full(classes, 0.4), n), rng.random((n, 4))
-    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    dtype = draw(st.sampled_from(dtypes))
     return smdl.Pool(
         features.astype(dtype),
         probabilities.astype(dtype),
@@ -53,10 +55,10 @@ def objectives(
     normalize: str | None = None,
     neighbours: tuple[int | None, ...] = (None, 1, 2, 5),
 ) -> smdl.Objective:
-    """Any mixture of terms, distances, spaces and normalisations that goes together."""
-    chosen = draw(st.lists(st.sampled_from(set_terms), min_size=fewest, max_size=2, unique=True))
-    chosen += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if chosen else 1, unique=True))
-    weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in chosen}
+    """Any valid mixture of terms, distances, spaces and normalisations."""
+    terms = draw(st.lists(st.sampled_from(set_terms), min_size=fewest, max_size=2, unique=True))
+    terms += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if terms else 1, unique=True))
+    weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in terms}
     space = "features" if "feature_coverage" in weights else draw(st.sampled_from(["features", "gradients"]))
     return smdl.Objective(
         distance=draw(st.sampled_from(DISTANCES)),

@@ -13,7 +13,7 @@ from tests.toys import Pair
 
 @st.composite
 def collated(draw: st.DrawFn, batches: int = 1) -> tuple[list, list]:
-    """Items of one random form, and the batches that default_collate makes of them."""
+    """Draw items of one random form, and the batches that default_collate makes of them."""
 
     def form(depth: int) -> st.SearchStrategy:
         leaves = st.sampled_from(["number", "vector", "array", "string"])
@@ -44,7 +44,7 @@ def collated(draw: st.DrawFn, batches: int = 1) -> tuple[list, list]:
 
 
 def same(one, other) -> bool:
-    """Equal in form, types and values."""
+    """Return whether both are equal in form, types and values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, torch.Tensor):
@@ -96,15 +96,15 @@ def test_moving_reaches_every_tensor_and_leaves_the_rest():
 
 
 def test_rows_that_do_not_line_up_are_refused():
-    """A list of samples, which some collate_fn leave as it is, has no columns."""
+    """A list of samples, as some collate_fn return it, has no columns."""
     samples = [(torch.ones(4), torch.tensor([k])) for k in range(3)]
     for batch in (samples, (torch.ones(3), torch.ones(5))):
-        with pytest.raises(ValueError, match=r"one row a sample in every column, got columns of \d and \d rows"):
+        with pytest.raises(ValueError, match=r"one row per sample in every column, got columns of \d and \d rows"):
             take(batch, np.array([0]))
 
 
 def test_what_has_no_rows_is_refused():
     with pytest.raises(ValueError, match="must be made of tensors, arrays, lists, tuples and dicts, got Thing"):
         take((torch.ones(2), type("Thing", (), {})()), np.array([0]))
-    with pytest.raises(ValueError, match="one row a sample"):
+    with pytest.raises(ValueError, match="one row per sample"):
         height({"temperature": torch.tensor(1.0)})

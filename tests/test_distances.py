@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.distances import DISTANCES
-from smdl.greedy.specification import Reference
+from smdl.greedy.specification import Specification
 from smdl.jit import compiled
 from smdl.similarity import distance, nearest, similarity_matrix
 from tests.conftest import pools
@@ -30,9 +30,9 @@ def all_pairs(points):
 def test_scalar_vectorised_and_compiled_forms_agree(name, space, data, grid):
     pool = data.draw(pools(grid=grid))
     objective = smdl.Objective(redundancy=1.0, distance=name, space=space)
-    problem, check = objective.on(pool), Reference(pool, objective)
-    everyone = torch.arange(len(pool))
-    vectorised = problem.metric.between(everyone[:, None], everyone[None, :]).numpy()
+    problem, check = objective.on(pool), Specification(pool, objective)
+    every = torch.arange(len(pool))
+    vectorised = problem.metric.between(every[:, None], every[None, :]).numpy()
     scalar = np.array([[check.pair(u, v) for v in check.points] for u in check.points])
     tolerance = 1e-6 * (problem.metric.bound or 1.0)
     np.testing.assert_allclose(vectorised, scalar, rtol=1e-6, atol=tolerance)
@@ -41,7 +41,7 @@ def test_scalar_vectorised_and_compiled_forms_agree(name, space, data, grid):
 
 
 @pytest.mark.parametrize("name", DISTANCES)
-def test_many_points_far_from_the_origin_keep_their_distances(name):
+def test_points_far_from_the_origin_keep_their_distances(name):
     """‖u‖² + ‖v‖² − 2⟨u, v⟩ in float32 would find no difference between these points."""
     rows = np.float32(4096) + np.eye(4, dtype=np.float32)
     problem = smdl.Objective(redundancy=1.0, distance=name, sigma=1.0).on(smdl.Pool(rows))

@@ -33,9 +33,9 @@ def test_factored_inner_products_and_distances_are_those_of_autograd(bias):
     torch.testing.assert_close(torch.from_numpy(space.lengths()), gradients.norm(dim=1))
 
 
-@pytest.mark.parametrize("seed", range(6))  # where float32 errs below zero nothing shows: several rows
+@pytest.mark.parametrize("seed", range(6))  # several rows, because a float32 error below zero is clamped
 def test_gradients_that_are_equal_although_their_factors_differ_are_at_distance_zero(seed):
-    """e doubled and f halved is the same gradient: everything cancels, and float32 sums alone would not notice."""
+    """e doubled and f halved is the same gradient: all terms cancel, and float32 sums would not give zero."""
     row = torch.rand(64, generator=torch.Generator().manual_seed(seed)) + 0.1
     pool = smdl.Pool(torch.stack([row, row / 2]), [[0.75, 0.25], [0.5, 0.5]], [0, 0], bias=False)
     assert smdl.select(pool, smdl.Objective(redundancy=1.0, space="gradients"), 2).gains[1] < 1e-6

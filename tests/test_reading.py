@@ -11,7 +11,7 @@ from tests.toys import ManyAtOnce, Shifted, Tuples, same
 
 
 class Noise(Dataset):
-    """Random numbers of every generator, and who drew them."""
+    """Random numbers of every generator, and the process that drew them."""
 
     def __len__(self) -> int:
         return 20
@@ -48,7 +48,7 @@ def test_without_a_scoring_dataset_the_dataset_is_scored():
     assert torch.equal(batch[0], data.x[[4]])
 
 
-def test_nothing_is_read_before_it_is_asked_for():
+def test_nothing_is_read_before_it_is_requested():
     data = Tuples()
     reader = Reader(data, None, None, 0)
     read = reader.read(Request(0, [row]) for row in range(9))
@@ -57,7 +57,7 @@ def test_nothing_is_read_before_it_is_asked_for():
     assert data.reads == [0]
 
 
-def test_a_dataset_that_reads_many_at_once_is_asked_so():
+def test_getitems_is_used_if_the_dataset_has_it():
     data = ManyAtOnce()
     reader = Reader(data, None, None, 0)
     ((batch, _),) = reader.read([Request(0, range(2, 5))])
@@ -86,11 +86,11 @@ def test_workers_answer_each_request_with_its_own_random_numbers():
     assert len({str(batch) for batch in seen[1]}) == 6, "every request has numbers of its own"
 
 
-def test_a_plan_given_up_does_not_disturb_the_next_one():
+def test_an_abandoned_plan_does_not_disturb_the_next_one():
     reader = Reader(Tuples(), None, None, 1)
     data = Tuples()
-    given_up = reader.read([Request(0, [row]) for row in range(20)])
-    next(given_up)
+    abandoned = reader.read([Request(0, [row]) for row in range(20)])
+    next(abandoned)
     batches = [batch for batch, _ in reader.read([Request(0, [7]), Request(0, [3])])]
     assert torch.equal(torch.cat([batch[0] for batch in batches]), data.x[[7, 3]])
 
@@ -106,7 +106,7 @@ def test_reading_leaves_the_global_random_numbers_alone(workers):
 
 
 class Stream(IterableDataset):
-    """It has a length, and inherits a __getitem__ that only raises."""
+    """Has a length, and inherits a __getitem__ that raises."""
 
     def __len__(self) -> int:
         return 5

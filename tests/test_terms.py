@@ -9,7 +9,7 @@ import smdl
 from smdl.terms import TERMS, ModularTerm
 from tests.conftest import MODULAR_TERMS, SET_TERMS, objectives, pools
 
-TRULY = tuple(name for name, term in TERMS.items() if term.submodular and not issubclass(term, ModularTerm))
+SUBMODULAR = tuple(name for name, term in TERMS.items() if term.submodular and not issubclass(term, ModularTerm))
 
 
 def value(pool: smdl.Pool, objective: smdl.Objective, subset: list[int]) -> float:
@@ -18,11 +18,11 @@ def value(pool: smdl.Pool, objective: smdl.Objective, subset: list[int]) -> floa
 
 def test_every_term_is_in_the_property_tests():
     assert set(TERMS) == {*MODULAR_TERMS, *SET_TERMS}
-    assert set(TRULY) == set(SET_TERMS) - {"redundancy"}
+    assert set(SUBMODULAR) == set(SET_TERMS) - {"redundancy"}
 
 
-@given(pool=pools(grid=False, smallest=3), objective=objectives(set_terms=TRULY, normalize="pool"), data=st.data())
-def test_truly_submodular_terms_have_diminishing_returns_and_never_fall(pool, objective, data):
+@given(pool=pools(grid=False, smallest=3), objective=objectives(set_terms=SUBMODULAR, normalize="pool"), data=st.data())
+def test_submodular_terms_have_diminishing_returns_and_never_fall(pool, objective, data):
     order = data.draw(st.permutations(range(len(pool))))
     a, rest = order[0], list(order[1:])
     large = data.draw(st.integers(0, len(rest)))
@@ -33,8 +33,8 @@ def test_truly_submodular_terms_have_diminishing_returns_and_never_fall(pool, ob
     assert gain_of_large >= -1e-8
 
 
-@given(pool=pools(grid=False), objective=objectives(set_terms=TRULY, normalize="pool"), data=st.data())
-def test_the_value_of_a_truly_submodular_set_does_not_depend_on_its_order(pool, objective, data):
+@given(pool=pools(grid=False), objective=objectives(set_terms=SUBMODULAR, normalize="pool"), data=st.data())
+def test_the_value_of_a_submodular_set_does_not_depend_on_its_order(pool, objective, data):
     order = data.draw(st.permutations(range(len(pool))))[: data.draw(st.integers(0, len(pool)))]
     one, other = smdl.evaluate(pool, objective, order), smdl.evaluate(pool, objective, sorted(order))
     assert one.value == pytest.approx(other.value, abs=1e-6)
@@ -42,7 +42,7 @@ def test_the_value_of_a_truly_submodular_set_does_not_depend_on_its_order(pool, 
 
 
 def printed(points: list[float], subset: list[int]) -> float:
-    """Σ R over S as Eq. 5 prints it, in the units of the points."""
+    """Return Σ R over S as in Eq. 5, in the units of the points."""
     pool, objective = smdl.Pool(np.array(points)[:, None]), smdl.Objective(redundancy=1.0)
     return smdl.evaluate(pool, objective, subset).as_printed * objective.on(pool).metric.bound
 
@@ -100,14 +100,14 @@ def test_log_determinant_is_the_log_determinant():
     rng = np.random.default_rng(0)
     x = rng.random((7, 3))
     objective = smdl.Objective(log_determinant=1.0, noise=0.25)
-    chosen = [4, 1, 6]
-    volume = np.linalg.slogdet(np.eye(3) + x[chosen] @ x[chosen].T / 0.25)[1]
+    batch = [4, 1, 6]
+    volume = np.linalg.slogdet(np.eye(3) + x[batch] @ x[batch].T / 0.25)[1]
     largest = np.log1p((x**2).sum(1).max() / 0.25)
-    assert smdl.evaluate(smdl.Pool(x), objective, chosen).value == pytest.approx(volume / largest)
+    assert smdl.evaluate(smdl.Pool(x), objective, batch).value == pytest.approx(volume / largest)
 
 
-def test_facility_location_serves_everybody():
-    """Two clusters, two picks: one in each; a pick stands for its whole cluster."""
+def test_facility_location_represents_every_cluster():
+    """Two clusters, two picks: one pick per cluster, which represents all samples of its cluster."""
     points = np.array([[0.0], [0.1], [0.2], [9.0], [9.1]])
     selection = smdl.select(smdl.Pool(points), smdl.Objective(facility_location=1.0), 2)
     assert sorted(selection.indices // 3) == [0, 1]

@@ -1,7 +1,7 @@
-"""The one float64 path of every score: compiled loops that add from left to right.
+"""Scores in float64: compiled loops that add from left to right.
 
-Written as loops so that they need no temporary arrays, and without fast-math so that they give, bit for bit, what
-the plain Python loops of `greedy/specification.py` give.
+Loops need no temporary arrays. Without fast-math they give the same bits as the plain Python loops of
+`greedy/specification.py`.
 """
 
 import math
@@ -10,8 +10,8 @@ import numpy as np
 
 from smdl.jit import compiled
 
-#: Set terms are rounded to multiples of this share of their scale before they are summed: such sums are exact, so
-#: they come out the same in any order, on any number of threads, and on every path.
+#: Set terms are rounded to multiples of scale / GRID before they are summed. Such sums are exact, so they are the same
+#: in any order, with any number of threads, and in the compiled and the torch code.
 GRID = 2.0**40
 
 #: The relative error of one float64 operation, rounded up.
@@ -22,7 +22,7 @@ CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
 
 @compiled
 def concave(g: int, mass: float) -> float:
-    """g(mass): √m, log(1 + m) or m / (1 + m)."""
+    """Return g(mass): √m, log(1 + m) or m / (1 + m)."""
     if g == 0:
         return math.sqrt(mass)
     if g == 1:
@@ -32,7 +32,7 @@ def concave(g: int, mass: float) -> float:
 
 @compiled
 def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """−Σ p log p of every row, (N, C) -> (N,)."""
+    """Return −Σ p log p of every row, (N, C) -> (N,)."""
     out = np.zeros(len(probabilities))
     for i in range(len(probabilities)):
         total = 0.0
@@ -46,7 +46,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 @compiled
 def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
-    """Σ_u g(max(m_u, 0)) of every row, (N, D) -> (N,)."""
+    """Return Σ_u g(max(m_u, 0)) of every row, (N, D) -> (N,)."""
     out = np.zeros(len(features))
     for i in range(len(features)):
         total = 0.0
@@ -58,7 +58,7 @@ def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
 
 @compiled
 def count_negative(features: np.ndarray) -> int:
-    """How many numbers are below 0."""
+    """Return how many numbers are below 0."""
     count = 0
     for i in range(len(features)):
         for u in range(features.shape[1]):
@@ -68,7 +68,7 @@ def count_negative(features: np.ndarray) -> int:
 
 @compiled
 def column_sums(features: np.ndarray) -> np.ndarray:
-    """Σ_i x_i, (N, D) -> (D,)."""
+    """Return Σ_i x_i, (N, D) -> (D,)."""
     total = np.zeros(features.shape[1])
     for i in range(len(features)):
         for u in range(features.shape[1]):
@@ -78,7 +78,7 @@ def column_sums(features: np.ndarray) -> np.ndarray:
 
 @compiled
 def squared_norms(features: np.ndarray) -> np.ndarray:
-    """‖x_i‖² of every row, (N, D) -> (N,)."""
+    """Return ‖x_i‖² of every row, (N, D) -> (N,)."""
     out = np.zeros(len(features))
     for i in range(len(features)):
         total = 0.0
@@ -91,7 +91,7 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
 
 @compiled
 def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """cos(x_i, direction) of every row, (N, D) -> (N,); 0 where either is the zero vector."""
+    """Return cos(x_i, direction) of every row, (N, D) -> (N,); 0 where either is the zero vector."""
     out = np.zeros(len(features))
     length = 0.0
     for u in range(len(direction)):
@@ -111,7 +111,7 @@ def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
 @compiled
 def farthest(features: np.ndarray, centre: np.ndarray) -> float:
-    """max_i ‖x_i − centre‖."""
+    """Return max_i ‖x_i − centre‖."""
     most = 0.0
     for i in range(len(features)):
         total = 0.0
@@ -124,14 +124,14 @@ def farthest(features: np.ndarray, centre: np.ndarray) -> float:
 
 @compiled
 def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float, high: float) -> None:
-    """total += weight · (scores − low) / (high − low), in place; a constant score adds nothing."""
+    """Add weight · (scores − low) / (high − low) to total in place. A constant score adds nothing."""
     if high > low:
         for i in range(len(total)):
             total[i] += weight * ((scores[i] - low) / (high - low))
 
 
 def centred(features: np.ndarray) -> np.ndarray:
-    """Every row minus its own mean: cosine over these rows is correlation."""
+    """Return every row minus its mean: the cosine of such rows is their correlation."""
     out = np.empty_like(features)
     _centre(features, out)
     return out
@@ -145,7 +145,7 @@ def _centre(features: np.ndarray, out: np.ndarray) -> None:
         for u in range(width):
             total += np.float64(features[i, u])
         mean = total / width
-        noise = width * ROUNDING * abs(mean)  # a constant row must centre to zeros, not to rounding errors
+        noise = width * ROUNDING * abs(mean)  # a constant row must become zeros, not rounding errors
         for u in range(width):
             gap = np.float64(features[i, u]) - mean
             out[i, u] = gap if abs(gap) > noise else 0.0

@@ -1,4 +1,4 @@
-"""A batch is whatever collate_fn made: tensors, and tuples, lists and dicts of them. Its rows, taken and joined."""
+"""Take, join and move rows of a batch: any nesting of tensors, tuples, lists and dicts that collate_fn returns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def take(batch: Any, rows: np.ndarray) -> Any:
-    """The given rows of every column, in their order."""
-    height(batch)  # else columns that are none would be cut up in silence
+    """Return the given rows of every column, in the given order."""
+    height(batch)  # refuse columns without one row per sample
     index = torch.from_numpy(rows)
     return _each(
         lambda columns: _rows_of(columns[0], rows, index),
@@ -19,12 +19,12 @@ def take(batch: Any, rows: np.ndarray) -> Any:
 
 
 def join(batches: Sequence[Any]) -> Any:
-    """Batches of one form, one below the other."""
+    """Concatenate batches of the same form."""
     return batches[0] if len(batches) == 1 else _each(_joined, *batches)
 
 
 def move(batch: Any, device: torch.device) -> Any:
-    """Every tensor on the device."""
+    """Return the batch with every tensor on the device."""
     return _each(
         lambda columns: columns[0].to(device, non_blocking=True) if isinstance(columns[0], Tensor) else columns[0],
         batch,
@@ -32,14 +32,14 @@ def move(batch: Any, device: torch.device) -> Any:
 
 
 def height(batch: Any) -> int:
-    """How many rows a batch has, the same in every column."""
+    """Return the number of rows, which must be the same in every column."""
     found = sorted({len(column) for column in _columns(batch) if _has_rows(column)})
     if not found:
-        raise ValueError("a batch must hold tensors, arrays or lists with one row a sample, got an empty one")
+        raise ValueError("a batch must hold tensors, arrays or lists with one row per sample, got an empty one")
     if len(found) > 1:
         raise ValueError(
-            f"a batch must have one row a sample in every column, got columns of {found[0]} and {found[-1]} rows"
-            " (a collate_fn that makes such columns makes any dataset fit)"
+            f"a batch must have one row per sample in every column, got columns of {found[0]} and {found[-1]} rows"
+            "; write a collate_fn that returns such columns"
         )
     return found[0]
 
@@ -53,7 +53,7 @@ def _columns(batch: Any) -> Iterator[Any]:
 
 
 def _each(do: Callable[[tuple[Any, ...]], Any], *batches: Any) -> Any:
-    """The form of the batches, with `do` applied to each column (that of every batch, side by side)."""
+    """Return the form of the batches with `do` applied to each column. `do` gets that column of every batch."""
     first = batches[0]
     if _is_column(first):
         return do(batches)
@@ -70,7 +70,7 @@ def _each(do: Callable[[tuple[Any, ...]], Any], *batches: Any) -> Any:
 
 
 def _is_column(value: Any) -> bool:
-    """Tensors and arrays; and lists of plain values, such as the strings default_collate leaves as they are."""
+    """Return True for tensors, arrays and lists of plain values, such as strings after default_collate."""
     if isinstance(value, Tensor | np.ndarray):
         return True
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
@@ -79,7 +79,7 @@ def _is_column(value: Any) -> bool:
         return False
     raise ValueError(
         f"a batch must be made of tensors, arrays, lists, tuples and dicts, got {type(value).__name__}"
-        " (a collate_fn that returns those makes any dataset fit)"
+        "; write a collate_fn that returns those"
     )
 
 
@@ -88,7 +88,7 @@ def _has_rows(column: Any) -> bool:
 
 
 def _rows_of(column: Any, rows: np.ndarray, index: Tensor) -> Any:
-    if not _has_rows(column):  # a number for the whole batch
+    if not _has_rows(column):  # one number for the whole batch
         return column
     if isinstance(column, Tensor):
         return column[index if column.device.type == "cpu" else index.to(column.device)]

@@ -1,7 +1,7 @@
 """φ: euclidean, cosine, correlation and gaussian, over features or over last-layer gradients.
 
-A `Space` knows inner products and squared distances of its points; a `Metric` makes a distance of them. Distances
-come from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which in float32 loses everything but the largest digits.
+A `Space` computes inner products and squared distances of its points; a `Metric` turns them into a distance.
+Distances are computed from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which loses most digits in float32.
 """
 
 import math
@@ -20,12 +20,12 @@ from smdl.pool import Pool, host, real, widest
 
 EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
 
-#: How many numbers a temporary of the vectorised forms may hold.
+#: Most numbers that a temporary array of the vectorised forms may hold.
 CHUNK = 1 << 22
 
 
 def total(values: Iterable[float]) -> float:
-    """Left to right, as the compiled loops add; the built-in sum does not from Python 3.12 on."""
+    """Add from left to right, as the compiled loops do. The built-in sum does not, from Python 3.12 on."""
     return reduce(add, values, 0.0)
 
 
@@ -58,7 +58,7 @@ def _gaussian(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> flo
 
 
 class Distance(NamedTuple):
-    """A distance: its scalar form, and the code by which the vectorised and compiled forms know it."""
+    """A distance: its scalar form, and its code in the vectorised and compiled forms."""
 
     pair: Callable[..., float]
     code: int
@@ -79,13 +79,13 @@ def check_distance(name: str) -> str:
 
 
 class Space(Protocol):
-    """Points whose inner products and squared distances are known. Indices broadcast against each other."""
+    """Points with inner products and squared distances. Indices broadcast against each other."""
 
     @property
     def host(self) -> np.ndarray: ...
     @property
     def radius(self) -> float:
-        """No two points are farther apart than twice this."""
+        """Half of an upper bound of the distances."""
         ...
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor: ...
@@ -104,7 +104,7 @@ class FeatureSpace:
         return arithmetic.farthest(self.host, arithmetic.column_sums(self.host) / len(self.rows))
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
-        """In float64: a determinant is made of differences of these."""
+        """Compute in float64: a determinant subtracts such products."""
         wide = real(self.rows.device)
         return by_chunks(lambda i, j: (self.rows[i].to(wide) * self.rows[j]).sum(-1), i, j, self.rows.shape[1])
 
@@ -116,7 +116,7 @@ class FeatureSpace:
 
 
 class Metric:
-    """φ over a space, ready for use: `bound` is D, a number no distance exceeds."""
+    """φ over a space. `bound` is D, an upper bound of all distances."""
 
     def __init__(self, pool: Pool, space: Space, name: str, sigma: float | None = None) -> None:
         self.name, self.space, self.size = name, space, len(pool)
@@ -127,7 +127,7 @@ class Metric:
         self._lengths = widest(space.lengths(), self._device) if self.code == COSINE else None
 
     def between(self, i: Tensor, j: Tensor) -> Tensor:
-        """φ of the points i and the points j, broadcast against each other."""
+        """Return φ of the points i and j, broadcast against each other."""
         if self._lengths is not None:
             norm = self._lengths[i] * self._lengths[j]
             cosine = torch.where(norm > 0, self.space.inner(i, j).to(self._real) / norm, 0.0)
@@ -136,7 +136,7 @@ class Metric:
         return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / (2 * self.sigma * self.sigma))
 
     def _median(self) -> float:
-        """The median distance of at most 64 points at a fixed stride: a bandwidth that suits the data."""
+        """Return the median distance of at most 64 points at a fixed stride, as a bandwidth that suits the data."""
         points = torch.arange(0, self.size, max(1, self.size // 64), device=self._device)[:64]
         squared = self.space.squared(points[:, None], points[None, :]).to(self._real)
         upper = torch.triu_indices(len(points), len(points), offset=1, device=self._device)
@@ -152,7 +152,7 @@ def check_sigma(sigma: float | None) -> float | None:
 
 
 def by_chunks(function: Callable[[Tensor, Tensor], Tensor], i: Tensor, j: Tensor, width: int) -> Tensor:
-    """function(i, j) over the broadcast indices, with temporaries of at most CHUNK numbers."""
+    """Return function(i, j) over the broadcast indices, with temporaries of at most CHUNK numbers."""
     i, j = torch.broadcast_tensors(i, j)
     if i.numel() * width <= CHUNK:
         return function(i, j)

@@ -1,8 +1,8 @@
-"""Last-layer gradients in factored form: a space in which the set terms can work.
+"""Last-layer gradients in factored form, as a space for the set terms.
 
 The gradient of cross-entropy with respect to the last linear layer is g_i = e_i ⊗ [f_i, 1], with errors
-e_i = p_i − onehot(y_i) and, where the layer has a bias, a 1 behind the features. Everything below comes from e and f;
-an array of size N × C·D is never made.
+e_i = p_i − onehot(y_i) and, if the layer has a bias, a 1 after the features. Everything below is computed from e and
+f, without an array of size N × C·D.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,11 @@ from smdl.pool import Pool, host, real, widest
 
 
 class GradientSpace:
-    """⟨g_i, g_j⟩ = ⟨e_i, e_j⟩ (⟨f_i, f_j⟩ + 1), the + 1 only where the head has a bias.
+    """⟨g_i, g_j⟩ = ⟨e_i, e_j⟩ (⟨f_i, f_j⟩ + 1), with the + 1 only if the head has a bias.
 
     ‖g_i − g_j‖² = ½ [ a (F_i + F_j) + b (E_i + E_j) − a b + (E_i − E_j)(F_i − F_j) ]
-    with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1): differences first, so nothing cancels that
-    did not have to. Errors sum to zero but for the rounding of probabilities, so gradients are centred, and
-    correlation is cosine here by definition.
+    with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1). Differences come first, which avoids needless
+    cancellation. Errors sum to zero except for rounding, so gradients are centred, and correlation equals cosine.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -45,7 +44,7 @@ class GradientSpace:
 
     @property
     def radius(self) -> float:
-        """max ‖g_i‖: no mean gradient, (C, D), needs to be made for it."""
+        """max ‖g_i‖, which needs no mean gradient, (C, D)."""
         return float(self.lengths().max())
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
@@ -58,7 +57,7 @@ class GradientSpace:
         return (0.5 * (sums - a * b + gaps)).clamp(min=0.0)
 
     def _sums(self, of: Callable[[Tensor, Tensor], Tensor], rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Σ_u of(x_iu, x_ju), in float64: the terms of `squared` may cancel."""
+        """Return Σ_u of(x_iu, x_ju) in float64: the terms of `squared` may cancel."""
         return by_chunks(lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1])
 
     def lengths(self) -> np.ndarray:

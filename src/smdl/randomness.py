@@ -1,7 +1,7 @@
 """Counter-based random numbers: draw t of a stream is a pure function of (key, t).
 
-No state is carried from draw to draw, so partitions, threads and resumed runs cannot disturb each other. The
-same integers come out of the Python functions here (the specification) and of their compiled twins below.
+There is no state between draws, so partitions, threads and resumed runs cannot disturb each other. The Python functions
+here (the specification) and their compiled versions below give the same integers.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,24 @@ _B = 0x94D049BB133111EB
 
 
 def mix(z: int) -> int:
-    """The finaliser of SplitMix64: a bijection of 64-bit integers that scrambles every bit."""
+    """Apply the finaliser of SplitMix64: a bijection of 64-bit integers that scrambles every bit."""
     z = ((z ^ (z >> 30)) * _A) & _MASK
     z = ((z ^ (z >> 27)) * _B) & _MASK
     return z ^ (z >> 31)
 
 
 def derive(key: int, counter: int) -> int:
-    """The counter-th child of a key: a key itself, or a draw of 64 random bits."""
+    """Return the counter-th child of a key, for use as a key or as 64 random bits."""
     return mix((key + (counter + 1) * _GOLDEN) & _MASK)
 
 
 def below(key: int, counter: int, n: int) -> int:
-    """A draw from 0..n-1: the high word of bits × n."""
+    """Draw from 0..n-1: the high word of bits × n."""
     return (derive(key, counter) * n) >> 64
 
 
 def stream(seed: int | Sequence[int], *path: int) -> int:
-    """The key at `path` below `seed`; a seed is a whole number, or several such as (seed, epoch, step)."""
+    """Return the key at `path` below `seed`. A seed is a whole number, or several such as (seed, epoch, step)."""
     parts = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
         raise ValueError(choice("seed", seed, "a whole number ≥ 0, or several of them"))
@@ -46,7 +46,7 @@ def stream(seed: int | Sequence[int], *path: int) -> int:
 
 
 def sample(order: np.ndarray, remaining: int, count: int, key: int) -> None:
-    """Bring `count` random elements of order[:remaining] to the front: the first steps of Fisher–Yates."""
+    """Move `count` random elements of order[:remaining] to the front: the first steps of Fisher–Yates."""
     for t in range(count):
         j = t + below(key, t, remaining - t)
         order[t], order[j] = order[j], order[t]
@@ -79,6 +79,6 @@ def sample_compiled(order: np.ndarray, remaining: int, count: int, key: np.uint6
     """`sample`, for compiled callers."""
     for t in range(count):
         j = t + below_compiled(key, t, remaining - t)
-        held = order[t]
+        first = order[t]
         order[t] = order[j]
-        order[j] = held
+        order[j] = first

@@ -1,4 +1,4 @@
-"""Reading: index lists in, batches out, by as many worker processes as asked for."""
+"""Read batches from lists of indices, with any number of worker processes."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,17 +13,17 @@ from smdl.errors import choice
 
 
 class Request(NamedTuple):
-    """Rows of the dataset to be read, of the scoring dataset, or of both."""
+    """Rows to read, from the dataset, from the scoring dataset, or from both."""
 
-    key: int  # of the random numbers a worker gives to the dataset
+    key: int  # seeds the random numbers that a worker gives to the dataset
     rows: Sequence[int]
     train: bool = True
     score: bool = False
 
 
 class Reader:
-    """One torch DataLoader whose batches are requests. Its workers live as long as it does, so a plan of a few
-    requests costs no start of processes, and no worker reads anything that was not asked for."""
+    """A torch DataLoader whose batches are requests. Its workers live as long as the reader, so a plan of a few
+    requests starts no processes, and workers read only what was requested."""
 
     def __init__(
         self,
@@ -36,25 +36,25 @@ class Reader:
         self._plan = _Plan()
         if num_workers:
             options.setdefault("persistent_workers", True)
-        generator = torch.Generator().manual_seed(0)  # else starting an iteration draws from the global one
+        generator = torch.Generator().manual_seed(0)  # without it, each iteration would draw from the global generator
         self._loader = TorchLoader(
             _Items(dataset, scoring_dataset, collate_fn or default_collate),
             batch_sampler=self._plan,  # type: ignore[arg-type]
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             num_workers=num_workers,
             generator=generator,
             **options,
         )
 
     def read(self, requests: Iterable[Request]) -> Iterator[tuple[Any, Any]]:
-        """(batch, scoring batch) of each request; None for what was not asked for."""
+        """Yield (batch, scoring batch) of each request; None for a part that was not requested."""
         self._plan.requests = requests
         return iter(self._loader)
 
 
 def check_dataset(dataset: Any, name: str = "dataset") -> int:
-    """Its length; a map-style Dataset with at least one sample."""
-    streams = isinstance(dataset, IterableDataset)  # its __getitem__ is inherited, and only raises
+    """Return the length of a map-style dataset. Refuse other datasets and empty ones."""
+    streams = isinstance(dataset, IterableDataset)  # it inherits a __getitem__ that raises
     if streams or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise ValueError(
             choice(name, type(dataset).__name__, "map-style, with __getitem__ and __len__")
@@ -80,8 +80,8 @@ class _Plan:
 
 
 class _Items(Dataset):
-    """Reads requests. In a worker the random numbers of a request are its own, so what an augmentation draws does
-    not depend on which worker reads it, nor on where a run was resumed; the main process's are left alone."""
+    """Reads requests. A worker seeds its random generators for each request, so an augmentation does not depend on
+    which worker reads the request or where a run was resumed. Generators of the main process stay unchanged."""
 
     def __init__(self, dataset: Dataset, scoring_dataset: Dataset | None, collate: Callable[[Any], Any]) -> None:
         self.dataset, self.scoring_dataset, self.collate = dataset, scoring_dataset, collate
@@ -101,5 +101,5 @@ class _Items(Dataset):
         return self.collate([dataset[row] for row in rows])
 
 
-def _as_it_is(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch

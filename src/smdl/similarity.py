@@ -1,7 +1,7 @@
-"""Compiled distances and similarities: of a pair, of everybody to everybody, of the nearest neighbours.
+"""Compiled distances and similarities: of one pair, of all pairs, and of the nearest neighbours.
 
-The sums over features may be reordered (that is what makes them fast): they are exact where the features lie on a
-dyadic grid and good to a few units of their last digit elsewhere.
+The compiler may reorder the sums over features, which makes them fast. They are exact where the features lie on a
+dyadic grid, and elsewhere correct up to a few units of the last digit.
 """
 
 import math
@@ -15,12 +15,12 @@ from smdl.distances import COSINE, EUCLIDEAN, Metric
 from smdl.gradients import GradientSpace
 from smdl.jit import INLINED, compiled, inlined, reordered
 
-#: The tiles in which everybody is compared with everybody.
+#: Size of the tiles in which all pairs are computed.
 ROWS, COLUMNS = 32, 256
 
 
-# A metric's points as the compiled loops take them. Each kind is a type of its own, so that every loop is compiled
-# for the distance at hand: a branch inside it, even one never taken, costs several times the distance itself.
+# The points of a metric as the compiled loops take them. Each kind of distance has its own type, so that numba
+# compiles every loop for one distance: a branch inside the loop would cost several times as much as the distance.
 
 
 class Euclidean(NamedTuple):
@@ -69,7 +69,7 @@ Points = Euclidean | Cosine | Gaussian | GradientEuclidean | GradientCosine | Gr
 
 
 def points_of(metric: Metric) -> Points:
-    """The compiled form of a metric."""
+    """Return the points of a metric as the compiled loops take them."""
     space, bound, doubled = metric.space, metric.bound, 2.0 * metric.sigma * metric.sigma
     rows = space.host
     if isinstance(space, GradientSpace):
@@ -86,7 +86,7 @@ def points_of(metric: Metric) -> Points:
 
 @reordered
 def _gaps(x: np.ndarray, i: int, j: int) -> float:
-    total = x[i, 0] - x[i, 0]  # 0 of x's own type
+    total = x[i, 0] - x[i, 0]  # 0 in the type of x
     for u in range(x.shape[1]):
         gap = x[i, u] - x[j, u]
         total += gap * gap
@@ -112,7 +112,7 @@ def _wide_gaps(x: np.ndarray, i: int, j: int) -> float:
 
 @inlined
 def _gradient_gap(a, b, ei, ej, fi, fj):
-    """‖g_i − g_j‖² of a = ‖e_i − e_j‖² and b = ‖f_i − f_j‖², see `GradientSpace`. Its terms can cancel: float64."""
+    """Return ‖g_i − g_j‖² from a = ‖e_i − e_j‖², b = ‖f_i − f_j‖² (see `GradientSpace`). Float64: terms can cancel."""
     return max(0.0, 0.5 * (a * (fi + fj) + b * (ei + ej) - a * b + (ei - ej) * (fi - fj)))
 
 
@@ -122,7 +122,7 @@ def _one_minus_cosine(dot, norm):
 
 
 def distance(points: Points, i: int, j: int) -> float:
-    """φ(i, j); for compiled callers."""
+    """Return φ(i, j) (for compiled callers)."""
     raise NotImplementedError
 
 
@@ -161,13 +161,13 @@ def _distance(points, i, j):  # noqa: ARG001
 
 @inlined
 def similarity(points, inverse, i, j):
-    """1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `inverse` is 1/D."""
+    """Return 1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `inverse` is 1/D."""
     return np.float32(1.0) - np.float32(min(distance(points, i, j) * inverse, 1.0))
 
 
 @compiled
 def _mirror(out):
-    """The lower triangle from the upper one, by tiles too: columns of a large matrix miss the cache at every step."""
+    """Copy the upper triangle to the lower one, tile by tile: whole columns would miss the cache at every step."""
     n, side = len(out), 32
     for top in range(0, n, side):
         for left in range(0, top + side, side):
@@ -178,7 +178,7 @@ def _mirror(out):
 
 @compiled
 def _fill(points, out):
-    """The dense matrix, tile by tile: the columns of a tile stay in the cache while its rows pass."""
+    """Fill the dense matrix tile by tile: the columns of a tile stay in the cache while its rows are computed."""
     n, inverse = len(out), 1.0 / points.bound
     for top in range(0, n, ROWS):
         for left in range(top, n, COLUMNS):
@@ -190,24 +190,27 @@ def _fill(points, out):
 
 @compiled
 def _fill_gradients(points, out):
-    """`_fill` for what the recommended objective does at every step, in half the time: the short errors are turned,
-    (C, N), so that their gaps are taken along j, and rows are widened only for the pairs whose terms cancel."""
+    """Do the same as `_fill` in half the time, for the distance that the recommended objective uses at every step.
+
+    Errors are short, so they are transposed, (C, N), and the inner loop runs along j. Features are summed in float64
+    only for the pairs whose terms cancel.
+    """
     rows, errors, e, f, bound = points
     n, inverse = len(out), 1.0 / bound
-    error_gaps, row_gaps, turned = np.empty(n), np.empty(n), np.empty((errors.shape[1], n))
+    error_gaps, row_gaps, transposed = np.empty(n), np.empty(n), np.empty((errors.shape[1], n))
     for i in range(n):
-        for c in range(len(turned)):
-            turned[c, i] = errors[i, c]
+        for c in range(len(transposed)):
+            transposed[c, i] = errors[i, c]
     for i in range(n):
         # slices, so that the loops below start at 0 and vectorise
         a, b, ej, fj, target = error_gaps[i:], row_gaps[i:], e[i:], f[i:], out[i, i:]
         ei, fi, length, cancelled = e[i], f[i], n - i, 0
         a[:] = 0.0
-        for c in range(len(turned)):
-            across = turned[c, i:]
-            error = across[0]
+        for c in range(len(transposed)):
+            row = transposed[c, i:]
+            error = row[0]
             for j in range(length):
-                a[j] += (error - across[j]) * (error - across[j])
+                a[j] += (error - row[j]) * (error - row[j])
         for j in range(length):
             b[j] = _gaps(rows, i, i + j)
         for j in range(length):
@@ -224,7 +227,7 @@ def _fill_gradients(points, out):
 
 
 def similarity_matrix(points: Points) -> np.ndarray:
-    """Similarities of everybody to everybody, (N, N) float32; all 0 where every distance is 0."""
+    """Return the similarities of all pairs, (N, N) float32; all 0 if every distance is 0."""
     n = len(points.rows)
     if points.bound == 0.0:
         return np.zeros((n, n), np.float32)
@@ -237,14 +240,14 @@ def similarity_matrix(points: Points) -> np.ndarray:
 
 
 class Graph(NamedTuple):
-    """Everybody's k nearest, themselves first: similarities of all other pairs are 0."""
+    """The k nearest neighbours of every sample, the sample itself first. All other pairs have similarity 0."""
 
     neighbours: np.ndarray  # (N, k) int32
     similarities: np.ndarray  # (N, k) float32
 
 
 def nearest(points: Points, k: int, threads: int) -> Graph:
-    """The exact graph: itself and the k − 1 nearest others of each, equal distances to the lower index."""
+    """Return the exact graph: each sample and its k − 1 nearest others. Equal distances go to the lower index."""
     n = len(points.rows)
     graph = Graph(np.empty((n, k), np.int32), np.empty((n, k), np.float32))
     edges = np.linspace(0, n, min(n, 8 * threads) + 1).astype(int).tolist()
@@ -255,35 +258,35 @@ def nearest(points: Points, k: int, threads: int) -> Graph:
 
 @compiled
 def _nearest(points, graph, start, stop):
-    """Rows start..stop of the graph. Tile by tile: the columns of a tile stay in the cache while all rows pass."""
+    """Fill rows start..stop of the graph, tile by tile: the columns of a tile stay in the cache for all its rows."""
     n, k = len(points.rows), graph.neighbours.shape[1]
     row, held = np.empty(COLUMNS), np.empty(ROWS, np.int64)
-    gaps, who = np.empty((ROWS, k)), np.empty((ROWS, k), np.int32)
+    gaps, neighbours = np.empty((ROWS, k)), np.empty((ROWS, k), np.int32)
     for top in range(start, stop, ROWS):
         rows = min(ROWS, stop - top)
         gaps[:], held[:] = np.inf, 1
         for r in range(rows):
-            gaps[r, 0], who[r, 0] = -1.0, top + r  # sorted by distance; the first place is the sample's own
+            gaps[r, 0], neighbours[r, 0] = -1.0, top + r  # sorted by distance; the sample itself is first
         for left in range(0, n, COLUMNS):
             for r in range(rows):
                 for j in range(left, min(left + COLUMNS, n)):
                     row[j - left] = distance(points, top + r, j)
                 for j in range(left, min(left + COLUMNS, n)):
                     if row[j - left] < gaps[r, k - 1] and j != top + r:
-                        held[r] = _insert(gaps[r], who[r], held[r], row[j - left], j)
+                        held[r] = _insert(gaps[r], neighbours[r], held[r], row[j - left], j)
         inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
         for r in range(rows):
             for t in range(k):
-                graph.neighbours[top + r, t] = who[r, t]
-                graph.similarities[top + r, t] = similarity(points, inverse, top + r, who[r, t])
+                graph.neighbours[top + r, t] = neighbours[r, t]
+                graph.similarities[top + r, t] = similarity(points, inverse, top + r, neighbours[r, t])
 
 
 @compiled
-def _insert(gaps, who, held, gap, j):
-    """Put j where it belongs among the `held` nearest so far; how many there are then."""
+def _insert(gaps, neighbours, held, gap, j):
+    """Insert j among the `held` nearest so far, sorted by distance. Return how many are held afterwards."""
     at = min(held, len(gaps) - 1)
     while gaps[at - 1] > gap:
-        gaps[at], who[at] = gaps[at - 1], who[at - 1]
+        gaps[at], neighbours[at] = gaps[at - 1], neighbours[at - 1]
         at -= 1
-    gaps[at], who[at] = gap, j
+    gaps[at], neighbours[at] = gap, j
     return min(held + 1, len(gaps))

@@ -1,12 +1,12 @@
-"""The scores of a batch, each a small class with its equation.
+"""The terms of an objective, each a small class with its equation.
 
-Modular terms score every sample on its own: `scores()` is computed once a pool. Set terms depend on what is already
-chosen; they work on several disjoint partitions at once, row p of every array belonging to partition p:
+A modular term scores every sample on its own; `scores()` is computed once per pool. A set term depends on the batch so
+far. It works on several disjoint partitions at once, and row p of every array belongs to partition p:
 
     gains(candidates)   (P, K) indices -> (P, K): F(a | S_p) of each candidate
     add(picks)          (P,) indices: S_p <- S_p + {a}
 
-`unit` is the gain that counts as 1 before the weight is applied: one positive constant a pool, never a shift.
+`unit` is the gain that counts as 1 before the weight is applied: one positive constant per pool, never a shift.
 """
 
 import warnings
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Term:
-    """A part of an objective, over the pool of a problem."""
+    """One term of an objective, over the pool of a problem."""
 
     needs: ClassVar[tuple[str, ...]] = ()
-    submodular: ClassVar[bool] = True  # truly monotone submodular; a property test holds it to it
+    submodular: ClassVar[bool] = True  # monotone and submodular; a property test checks it
 
     def __init__(self, problem: "Problem") -> None:
         self.problem = problem
@@ -41,15 +41,15 @@ class Term:
 
 
 class ModularTerm(Term):
-    """A score of each sample alone: F(S) = Σ of the scores."""
+    """A term that scores each sample on its own: F(S) = Σ of the scores."""
 
     def scores(self) -> np.ndarray:
-        """Raw scores on the host, (N,) float64."""
+        """Return the raw scores on the host, (N,) float64."""
         raise NotImplementedError
 
 
 class Uncertainty(ModularTerm):
-    """U(x) = −Σ_c p_c log p_c (Eq. 4): what confuses the model most."""
+    """U(x) = −Σ_c p_c log p_c (Eq. 4): high where the model is least certain."""
 
     needs = ("probabilities",)
 
@@ -75,21 +75,21 @@ class FeatureMatch(ModularTerm):
         assert self.pool.reference is not None
         reference = host(self.pool.reference)
         negative = arithmetic.count_negative(reference) / reference.size
-        if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once a pool
+        if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once per pool
             warnings.warn(
-                f"feature_match clamps negative reference features at 0: {negative:.0%} of them are",
+                f"feature_match clamps negative reference features at 0: {negative:.0%} of them are negative",
                 stacklevel=2,
             )
         return arithmetic.concave_sum(reference, CONCAVE[self.problem.objective.concave])
 
 
 class SetTerm(Term):
-    """A score that depends on what is chosen already."""
+    """A term whose gains depend on the batch so far."""
 
     unit: float
 
     def start(self, parts: Tensor) -> None:
-        """S_p <- ∅ for each partition; parts is (P, Q) indices, short rows padded with their first member."""
+        """Set S_p <- ∅ for each partition. `parts` is (P, Q) indices; short rows are padded with their first member."""
         raise NotImplementedError
 
     def gains(self, candidates: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class Redundancy(SetTerm):
     """R(a | S) = min_{j ∈ S} φ(a, j) (Eq. 5), D when S is empty: the gain of the paper's Lemma 1.
 
     A surrogate: Eq. 5 summed over S is neither monotone nor submodular, because adding a point also lowers R of the
-    points beside it. Gains diminish all the same, so lazy bounds hold; no 1 − 1/e is claimed.
+    points next to it. The gains still diminish, so lazy bounds hold; no 1 − 1/e is claimed.
     """
 
     submodular = False
@@ -128,10 +128,10 @@ class Redundancy(SetTerm):
 
 
 class FacilityLocation(SetTerm):
-    """F(S) = Σ_{j ∈ V} max_{i ∈ S} (D − φ(i, j)): every sample of the pool has somebody close in the batch.
+    """F(S) = Σ_{j ∈ V} max_{i ∈ S} (D − φ(i, j)): every sample of the pool has a similar sample in the batch.
 
     Similarities are held in units of D as 1 − φ/D in float32: multiples of 2⁻²⁴, whose float64 sums are exact. With
-    `neighbours=k` a sample serves only itself and the k − 1 samples nearest to it.
+    `neighbours=k` a sample represents only itself and the k − 1 samples nearest to it.
     """
 
     def __init__(self, problem: "Problem") -> None:
@@ -139,41 +139,41 @@ class FacilityLocation(SetTerm):
         self.unit = float(len(self.pool)) if self.metric.bound > 0 else 0.0
 
     def start(self, parts: Tensor) -> None:
-        self._served = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
+        self._coverage = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
 
     def gains(self, candidates: Tensor) -> Tensor:
         out = self._tensor(*candidates.shape)
         step = max(1, (1 << 24) // (len(self.pool) * len(candidates)))
         for k in range(0, candidates.shape[1], step):
             part = candidates[:, k : k + step]
-            better = self.similarities(part) - self._served[:, None, :]
+            better = self.similarities(part) - self._coverage[:, None, :]
             out[:, k : k + step] = better.clamp(min=0).sum(-1, dtype=out.dtype)
         return out
 
     def add(self, picks: Tensor) -> None:
-        self._served = torch.maximum(self._served, self.similarities(picks))
+        self._coverage = torch.maximum(self._coverage, self.similarities(picks))
 
     def similarities(self, rows: Tensor) -> Tensor:
-        """1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
+        """Return 1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
         problem = self.problem
         if problem.graph is not None:
             near, values = problem.on_device("graph.neighbours"), problem.on_device("graph.similarities")
-            blank = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
-            return blank.scatter(-1, near[rows].long(), values[rows])
+            zeros = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
+            return zeros.scatter(-1, near[rows].long(), values[rows])
         if problem.similarities is not None:
             return problem.on_device("similarities")[rows]
-        everyone = torch.arange(len(self.pool), device=self.pool.device)
-        shares = self.metric.between(rows[..., None], everyone) * _inverse(self.metric.bound)
+        every_sample = torch.arange(len(self.pool), device=self.pool.device)
+        shares = self.metric.between(rows[..., None], every_sample) * _inverse(self.metric.bound)
         return 1.0 - shares.clamp(max=1.0).to(torch.float32)
 
 
 class FeatureCoverage(SetTerm):
-    """F(S) = Σ_u g(Σ_{i ∈ S} x_iu): every feature present in the batch, with diminishing returns in each."""
+    """F(S) = Σ_u g(Σ_{i ∈ S} x_iu): every feature is present in the batch, with diminishing returns."""
 
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
         if problem.objective.space == "gradients":
-            raise ValueError('feature_coverage needs non-negative features, and gradients are signed: space="features"')
+            raise ValueError('feature_coverage needs features ≥ 0, but gradients are signed: use space="features"')
         low = float(self.pool.features.min())
         if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
@@ -195,7 +195,7 @@ class FeatureCoverage(SetTerm):
         return out
 
     def _rise(self, mass: Tensor, x: Tensor) -> Tensor:
-        """g(mass + x) − g(mass), in a form whose rounding never lets it rise with mass."""
+        """Return g(mass + x) − g(mass). In this form rounding never makes it grow with the mass."""
         if self.g == 0:
             roots = (mass + x).sqrt() + mass.sqrt()
             return torch.where(roots > 0, x / roots, 0.0)
@@ -208,9 +208,9 @@ class FeatureCoverage(SetTerm):
 
 
 class LogDeterminant(SetTerm):
-    """F(S) = log det(I + K_S / σ²), K linear, cosine or gaussian: the volume the batch spans.
+    """F(S) = log det(I + K_S / σ²), K linear, cosine or gaussian: the volume that the batch spans.
 
-    Incremental Cholesky: the gain of a is log(1 + what is left of its diagonal entry after the chosen ones).
+    Incremental Cholesky: the gain of a is log(1 + the remainder of its diagonal entry after the samples of S).
     """
 
     def __init__(self, problem: "Problem") -> None:
@@ -219,25 +219,25 @@ class LogDeterminant(SetTerm):
         self.noise, self.kernel = objective.noise, objective.kernel
         if self.kernel != "linear":
             self._metric = Metric(self.pool, problem.space, self.kernel, objective.sigma)
-        everyone = torch.arange(len(self.pool), device=self.pool.device)
-        self._diagonal = self._entries(everyone, everyone)
+        every_sample = torch.arange(len(self.pool), device=self.pool.device)
+        self._diagonal = self._entries(every_sample, every_sample)
         self.factor = GRID * _inverse(float(self._diagonal.max().log1p()))
         self.unit = 1.0
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
-        """K / σ²."""
+        """Return K_ij / σ²."""
         if self.kernel == "linear":
             return self.problem.space.inner(i, j) / self.noise
         return (1.0 - self._metric.between(i, j)) / self.noise
 
     def start(self, parts: Tensor) -> None:
-        self._parts, self._left = parts, self._diagonal.clone()
+        self._parts, self._remainder = parts, self._diagonal.clone()
         self._rows: list[Tensor] = []  # of the Cholesky factor, each (P, Q)
         self._where = torch.zeros(len(self.pool), dtype=torch.int64, device=self.pool.device)
         self._where[parts.flip(1)] = torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
 
     def gains(self, candidates: Tensor) -> Tensor:
-        logs = self._left[candidates].clamp(min=0.0).log1p() * self.factor
+        logs = self._remainder[candidates].clamp(min=0.0).log1p() * self.factor
         return logs.round() / GRID
 
     def add(self, picks: Tensor) -> None:
@@ -246,9 +246,9 @@ class LogDeterminant(SetTerm):
             factor = torch.stack(self._rows)  # (T, P, Q)
             at = factor.gather(2, self._where[picks].expand(len(factor), -1)[..., None])  # (T, P, 1)
             row = row - (factor * at).sum(0)
-        row = row / (1.0 + self._left[picks].clamp(min=0.0))[:, None].sqrt()
+        row = row / (1.0 + self._remainder[picks].clamp(min=0.0))[:, None].sqrt()
         self._rows.append(row)
-        self._left[self._parts] = self._left[self._parts] - row.square()
+        self._remainder[self._parts] = self._remainder[self._parts] - row.square()
 
 
 class ClassBalance(SetTerm):
@@ -274,11 +274,11 @@ class ClassBalance(SetTerm):
 
 
 def _inverse(scale: float) -> float:
-    """1 / scale, and 0 where everything is 0."""
+    """Return 1 / scale, and 0 if the scale is 0."""
     return 1.0 / scale if scale > 0 else 0.0
 
 
-#: Every term by the name of its weight, in the order in which they are added up.
+#: Every term by the name of its weight, in the order in which they are added.
 TERMS: dict[str, type[Any]] = {
     "uncertainty": Uncertainty,
     "mean_closeness": MeanCloseness,

@@ -1,4 +1,4 @@
-"""The fast paths pick what the plain loops pick."""
+"""The fast code picks the same samples as the plain loops of the specification."""
 
 from unittest import mock
 
@@ -8,12 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
+from smdl import objective as objective_module
 from smdl.greedy import gains, kernels, specification
 from smdl.objective import Objective
 from smdl.pool import Pool
 from tests.conftest import SET_TERMS, objectives, pools
 
 OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])
+FEW_OBJECTIVES = [
+    smdl.Objective(uncertainty=1.0, mean_closeness=0.5),
+    smdl.Objective.paper(),
+    smdl.Objective.recommended(),
+    smdl.Objective(facility_location=1.0, neighbours=2, uncertainty=0.25),
+    smdl.Objective(feature_coverage=1.0, uncertainty=0.25),
+    smdl.Objective(log_determinant=1.0, kernel="gaussian"),
+    smdl.Objective(class_balance=0.5, facility_location=0.5, uncertainty=0.25),
+]
 
 
 def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
@@ -23,7 +33,7 @@ def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options:
 
 
 def in_torch(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
-    """The same with the kernels switched off."""
+    """Select without the compiled kernels."""
     with mock.patch.object(gains, "compiled_term", return_value=None):
         return fast(pool, objective, size, optimizer, **options)
 
@@ -52,6 +62,15 @@ def test_a_pool_of_copies_has_nothing_to_gain_from(neighbours, normalize):
         assert selection.gains.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("objective", FEW_OBJECTIVES, ids=repr)
+@settings(max_examples=12)
+@given(pool=pools(dtypes=(np.float32,)), data=st.data())
+def test_a_few_objectives_pick_what_the_equations_pick_on_a_dyadic_grid(objective, pool, data):
+    """The fast variant of the next test: few kernels to compile."""
+    check_against_the_equations(fast, pool, objective, data)
+
+
+@pytest.mark.slow  # it compiles every kernel for every distance and type
 @pytest.mark.parametrize("name", SET_TERMS)
 @given(data=st.data())
 def test_one_set_term_picks_what_the_equations_pick_on_a_dyadic_grid(name, data):
@@ -68,14 +87,14 @@ def test_mixtures_pick_what_the_equations_pick_on_a_dyadic_grid(path, pool, obje
 @pytest.mark.parametrize("path", [fast, in_torch])
 @given(
     pool=pools(grid=False),
-    objective=objectives(normalize="pool", neighbours=(None,)),  # who is a neighbour can hang on the last digit
+    objective=objectives(normalize="pool", neighbours=(None,)),  # neighbours can depend on the last digit
     optimizer=st.sampled_from(["naive", "lazy"]),
     data=st.data(),
 )
 def test_every_pick_is_within_the_tolerance_of_the_best_on_arbitrary_floats(path, pool, objective, optimizer, data):
     size = data.draw(st.integers(1, len(pool)))
     selection = path(pool, objective, size, optimizer, seed=7)
-    check = specification.Reference(pool, objective)
+    check = specification.Specification(pool, objective)
     scale = sum(objective.weights.values())
     for k, (index, gain) in enumerate(zip(selection.indices.tolist(), selection.gains, strict=True)):
         before = selection.indices[:k].tolist()
@@ -95,10 +114,19 @@ def test_lazy_is_naive(pool, objective, data):
         assert (np.diff(lazy.gains) <= 0).all(), "gains never rise"
 
 
+@pytest.mark.parametrize("space", ["features", "gradients"])
+@settings(max_examples=12)
+@given(pool=pools(dtypes=(np.float32,)), data=st.data())
+def test_facility_location_without_a_matrix_picks_what_the_equations_pick(space, pool, data):
+    """Pools above objective.DENSE samples do not hold their similarities."""
+    with mock.patch.object(objective_module, "DENSE", 0):
+        check_against_the_equations(fast, pool, smdl.Objective(facility_location=1.0, space=space), data)
+
+
 @settings(max_examples=15)
 @given(pool=pools(smallest=kernels.BLOCK + 1, largest=4 * kernels.BLOCK), objective=objectives(normalize="pool"))
 def test_ties_go_to_the_lowest_index_across_blocks(pool, objective):
-    """Larger pools than the plain loops can bear: few distinct points, so nearly everything ties."""
+    """Larger pools than the plain loops can handle, with few distinct points, so that nearly all samples tie."""
     plain = in_torch(pool, objective, 12, "naive")
     for optimizer in ("naive", "lazy"):
         assert fast(pool, objective, 12, optimizer).indices.tolist() == plain.indices.tolist()

@@ -1,4 +1,4 @@
-"""What an epoch adds up."""
+"""Sums and means over an epoch."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_means_weigh_batches_by_their_samples():
     assert Meters(**meters.state()) == meters
 
 
-def test_the_gradient_norm_is_that_of_all_weights_together():
+def test_the_gradient_norm_is_over_all_weights():
     layer = torch.nn.Linear(2, 1)
     layer.weight.grad, layer.bias.grad = torch.tensor([[2.0, 3.0]]), torch.tensor([6.0])
     assert gradient_norm(layer.parameters()) == pytest.approx(7)

@@ -1,4 +1,4 @@
-"""The learning rate follows its schedule, and ends within the run."""
+"""The learning rate follows its schedule."""
 
 import pytest
 

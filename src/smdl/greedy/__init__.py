@@ -1,1 +1,1 @@
-"""Maximisers: the plain loops that say what is right, and the fast ones held to them."""
+"""Greedy maximisers: a plain specification, and fast versions that are tested against it."""

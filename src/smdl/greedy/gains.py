@@ -1,11 +1,11 @@
-"""Gains of one set term beside the modular scores, compiled.
+"""CompiledTerm gains of one set term plus the modular scores.
 
-What differs between set terms is four small functions, chosen by type when a loop is compiled:
+Each set term implements four small functions. Numba chooses them by the type of the term when it compiles a loop:
 
-    blank(term)                              what the term remembers of S, for S = ∅
-    singles(term, memory, ...)               F({a}) of every member
-    evaluate(term, memory, base, a, ...)     (F(a | S), how much of S it has seen)
-    remember(term, memory, a)                S <- S + {a}
+    empty_state(term)                        what the term keeps of the batch S, for S = ∅
+    single_gains(term, state, ...)           F({a}) of every member
+    gain_of(term, state, base, a, ...)       (F(a | S), number of picks of S taken into account)
+    add_pick(term, state, a)                 S <- S + {a}
 """
 
 import math
@@ -21,13 +21,15 @@ from smdl.similarity import Points, distance, similarity
 from smdl.terms import FacilityLocation, FeatureCoverage, Redundancy
 
 
-class Nothing(NamedTuple):
-    """No set term: the modular scores alone."""
+class ModularOnly(NamedTuple):
+    """No set term: only the modular scores."""
 
     weight: float
 
 
 class NearestPick(NamedTuple):
+    """Redundancy: the distance to the nearest pick."""
+
     points: Points
     coefficient: float
     weight: float  # the gain at S = ∅, where R = D
@@ -49,14 +51,14 @@ class SparseFacilityLocation(NamedTuple):
 
 
 class LazyFacilityLocation(NamedTuple):
-    """Facility location without a matrix: similarities are computed where they are looked at."""
+    """Facility location without a matrix: each similarity is computed when it is needed."""
 
     points: Points
     coefficient: float
 
 
 class Coverage(NamedTuple):
-    """Feature coverage by square roots."""
+    """Feature coverage with g = square root."""
 
     features: np.ndarray  # (N, D)
     factor: float
@@ -64,7 +66,7 @@ class Coverage(NamedTuple):
 
 
 class ConcaveCoverage(NamedTuple):
-    """Feature coverage by another concave g."""
+    """Feature coverage with another concave g."""
 
     features: np.ndarray
     factor: float
@@ -72,8 +74,8 @@ class ConcaveCoverage(NamedTuple):
     g: int
 
 
-Compiled = (
-    Nothing
+CompiledTerm = (
+    ModularOnly
     | NearestPick
     | DenseFacilityLocation
     | SparseFacilityLocation
@@ -83,8 +85,8 @@ Compiled = (
 )
 
 
-def compiled_term(problem: Problem) -> Compiled | None:
-    """The problem's set term for the loops below; None where they cannot serve it."""
+def compiled_term(problem: Problem) -> CompiledTerm | None:
+    """Return the set term of the problem as the loops below take it; None where they do not support it."""
     if problem.pool.device.type != "cpu" or not problem.objective.diminishing or len(problem.set_terms) > 1:
         return None
     for name, term in problem.set_terms.items():
@@ -93,7 +95,7 @@ def compiled_term(problem: Problem) -> Compiled | None:
             return NearestPick(problem.points, coefficient, coefficient * term.unit)
         if isinstance(term, FacilityLocation):
             if problem.metric.bound == 0.0:
-                return Nothing(0.0)  # all samples are one point
+                return ModularOnly(0.0)  # all samples are the same point
             if problem.graph is not None:
                 return SparseFacilityLocation(*problem.graph, coefficient)
             if problem.similarities is not None:
@@ -105,7 +107,7 @@ def compiled_term(problem: Problem) -> Compiled | None:
                 return Coverage(features, term.factor, coefficient)
             return ConcaveCoverage(features, term.factor, coefficient, term.g)
         return None
-    return Nothing(0.0)
+    return ModularOnly(0.0)
 
 
 @inlined
@@ -114,39 +116,39 @@ def _inverse(scale):
 
 
 @reordered
-def _dense_rise(similarities, served, a):
-    """Σ_j max(0, s_aj − served_j). Multiples of 2⁻²⁴, so the order of the sum is free."""
+def _dense_rise(similarities, best, a):
+    """Return Σ_j max(0, s_aj − best_j). All are multiples of 2⁻²⁴, so the sum is exact in any order."""
     total, zero = 0.0, np.float32(0.0)
-    for j in range(len(served)):
-        total += np.float64(max(similarities[a, j] - served[j], zero))
+    for j in range(len(best)):
+        total += np.float64(max(similarities[a, j] - best[j], zero))
     return total
 
 
 @inlined
-def _root_rise(features, memory, factor, a, u):
-    """√(mass + x) − √mass on the grid, in a form whose rounding never lets it rise with mass."""
+def _root_rise(features, state, factor, a, u):
+    """Return √(mass + x) − √mass on the grid. In this form rounding never makes it grow with the mass."""
     x = np.float64(features[a, u])
-    roots = math.sqrt(memory[0, u] + x) + memory[1, u]
+    roots = math.sqrt(state[0, u] + x) + state[1, u]
     return np.rint((x / roots if roots > 0.0 else 0.0) * factor)
 
 
 @reordered
-def _root_rises(features, memory, factor, a):
+def _root_rises(features, state, factor, a):
     total = 0.0
     for u in range(features.shape[1]):
-        total += _root_rise(features, memory, factor, a, u)
+        total += _root_rise(features, state, factor, a, u)
     return total
 
 
-def blank(term: Compiled) -> np.ndarray:
-    """What the term remembers of the empty set; for compiled callers."""
+def empty_state(term: CompiledTerm) -> np.ndarray:
+    """Return the state of a term for S = ∅ (for compiled callers)."""
     raise NotImplementedError
 
 
-@overload(blank, jit_options=PLAIN)
-def _blank(term):
+@overload(empty_state, jit_options=PLAIN)
+def _empty_state(term):
     return {
-        Nothing: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
+        ModularOnly: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
         NearestPick: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
         DenseFacilityLocation: lambda term: np.zeros(len(term.similarities), np.float32),
         SparseFacilityLocation: lambda term: np.zeros(len(term.neighbours), np.float32),
@@ -156,129 +158,129 @@ def _blank(term):
     }[term.instance_class]
 
 
-def evaluate(term, memory, base, a, picked, seen, count, bound, best) -> tuple[float, int]:
-    """(gain or a bound below `best`, how many of S it has taken into account); for compiled callers."""
+def gain_of(term, state, base, a, picked, seen, count, bound, best) -> tuple[float, int]:
+    """Return (gain, or a bound below `best`; number of picks taken into account) (for compiled callers)."""
     raise NotImplementedError
 
 
-@overload(evaluate, jit_options=INLINED)
-def _evaluate(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-    def nothing(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+@overload(gain_of, jit_options=INLINED)
+def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+    def modular_only(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         return base, count
 
-    def redundant(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+    def nearest_pick(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         if seen < 0:
             seen, bound = 0, base + term.weight
-        while seen < count and bound >= best:  # stop as soon as it cannot win: every pair at most once
+        while seen < count and bound >= best:  # stop as soon as a cannot win; no pair is measured twice
             gap = distance(term.points, a, picked[seen])
             bound = min(bound, base + min(term.weight, term.coefficient * gap))
             seen += 1
         return bound, seen
 
-    def served(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        return base + term.coefficient * _dense_rise(term.similarities, memory, a), count
+    def dense(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+        return base + term.coefficient * _dense_rise(term.similarities, state, a), count
 
-    def served_nearby(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+    def sparse(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total = 0.0
         for t in range(term.neighbours.shape[1]):
-            rise = np.float64(term.similarities[a, t]) - np.float64(memory[term.neighbours[a, t]])
+            rise = np.float64(term.similarities[a, t]) - np.float64(state[term.neighbours[a, t]])
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
-    def served_afar(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+    def lazy(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total, inverse = 0.0, _inverse(term.points.bound)
-        for j in range(len(memory)):
-            rise = np.float64(similarity(term.points, inverse, a, j)) - np.float64(memory[j])
+        for j in range(len(state)):
+            rise = np.float64(similarity(term.points, inverse, a, j)) - np.float64(state[j])
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
-    def covered(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        return base + term.coefficient * (_root_rises(term.features, memory, term.factor, a) / GRID), count
+    def sqrt_coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+        return base + term.coefficient * (_root_rises(term.features, state, term.factor, a) / GRID), count
 
-    def covered_by(term, memory, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+    def concave_coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total = 0.0
         for u in range(term.features.shape[1]):
-            x, mass = np.float64(term.features[a, u]), memory[0, u]
+            x, mass = np.float64(term.features[a, u]), state[0, u]
             rise = math.log1p(x / (1.0 + mass)) if term.g == 1 else x / ((1.0 + mass) * (1.0 + mass + x))
             total += np.rint(rise * term.factor)
         return base + term.coefficient * (total / GRID), count
 
     return {
-        Nothing: nothing,
-        NearestPick: redundant,
-        DenseFacilityLocation: served,
-        SparseFacilityLocation: served_nearby,
-        LazyFacilityLocation: served_afar,
-        Coverage: covered,
-        ConcaveCoverage: covered_by,
+        ModularOnly: modular_only,
+        NearestPick: nearest_pick,
+        DenseFacilityLocation: dense,
+        SparseFacilityLocation: sparse,
+        LazyFacilityLocation: lazy,
+        Coverage: sqrt_coverage,
+        ConcaveCoverage: concave_coverage,
     }[term.instance_class]
 
 
-def remember(term, memory, a):
-    """S <- S + {a}; for compiled callers."""
+def add_pick(term, state, a):
+    """Update the state: S <- S + {a} (for compiled callers)."""
     raise NotImplementedError
 
 
-@overload(remember, jit_options=PLAIN)
-def _remember(term, memory, a):  # noqa: ARG001
-    def nothing(term, memory, a):  # noqa: ARG001
+@overload(add_pick, jit_options=PLAIN)
+def _add_pick(term, state, a):  # noqa: ARG001
+    def no_state(term, state, a):  # noqa: ARG001
         return
 
-    def served(term, memory, a):
-        for j in range(len(memory)):
-            memory[j] = max(memory[j], term.similarities[a, j])
+    def dense(term, state, a):
+        for j in range(len(state)):
+            state[j] = max(state[j], term.similarities[a, j])
 
-    def served_nearby(term, memory, a):
+    def sparse(term, state, a):
         for t in range(term.neighbours.shape[1]):
             j = term.neighbours[a, t]
-            memory[j] = max(memory[j], term.similarities[a, t])
+            state[j] = max(state[j], term.similarities[a, t])
 
-    def served_afar(term, memory, a):
+    def lazy(term, state, a):
         inverse = _inverse(term.points.bound)
-        for j in range(len(memory)):
-            memory[j] = max(memory[j], similarity(term.points, inverse, a, j))
+        for j in range(len(state)):
+            state[j] = max(state[j], similarity(term.points, inverse, a, j))
 
-    def covered(term, memory, a):
+    def sqrt_coverage(term, state, a):
         for u in range(term.features.shape[1]):
-            memory[0, u] += np.float64(term.features[a, u])
-            memory[-1, u] = math.sqrt(memory[0, u])
+            state[0, u] += np.float64(term.features[a, u])
+            state[-1, u] = math.sqrt(state[0, u])
 
-    def covered_by(term, memory, a):
+    def concave_coverage(term, state, a):
         for u in range(term.features.shape[1]):
-            memory[0, u] += np.float64(term.features[a, u])
+            state[0, u] += np.float64(term.features[a, u])
 
     return {
-        Nothing: nothing,
-        NearestPick: nothing,
-        DenseFacilityLocation: served,
-        SparseFacilityLocation: served_nearby,
-        LazyFacilityLocation: served_afar,
-        Coverage: covered,
-        ConcaveCoverage: covered_by,
+        ModularOnly: no_state,
+        NearestPick: no_state,
+        DenseFacilityLocation: dense,
+        SparseFacilityLocation: sparse,
+        LazyFacilityLocation: lazy,
+        Coverage: sqrt_coverage,
+        ConcaveCoverage: concave_coverage,
     }[term.instance_class]
 
 
 @compiled
-def _one_by_one(term, memory, modular, members, bounds):
+def _one_by_one(term, state, modular, members, bounds):
     none = np.empty(0, np.int32)
     for k in range(len(members)):
-        bounds[k], _ = evaluate(term, memory, modular[members[k]], members[k], none, -1, 0, np.inf, -np.inf)
+        bounds[k], _ = gain_of(term, state, modular[members[k]], members[k], none, -1, 0, np.inf, -np.inf)
 
 
-def singles(term, memory, modular, members, bounds):
-    """F({a}) of every member, into bounds; for compiled callers."""
+def single_gains(term, state, modular, members, bounds):
+    """Write F({a}) of every member to `bounds` (for compiled callers)."""
     raise NotImplementedError
 
 
-@overload(singles, jit_options=PLAIN)
-def _singles(term, memory, modular, members, bounds):  # noqa: ARG001
-    def one_by_one(term, memory, modular, members, bounds):
-        _one_by_one(term, memory, modular, members, bounds)
+@overload(single_gains, jit_options=PLAIN)
+def _single_gains(term, state, modular, members, bounds):  # noqa: ARG001
+    def one_by_one(term, state, modular, members, bounds):
+        _one_by_one(term, state, modular, members, bounds)
 
-    def pair_by_pair(term, memory, modular, members, bounds):
-        n = len(memory)
+    def pair_by_pair(term, state, modular, members, bounds):
+        n = len(state)
         if len(members) < n:
-            _one_by_one(term, memory, modular, members, bounds)
+            _one_by_one(term, state, modular, members, bounds)
             return
         bounds[:], inverse = 0.0, _inverse(term.points.bound)
         for i in range(n):
@@ -287,7 +289,7 @@ def _singles(term, memory, modular, members, bounds):  # noqa: ARG001
                 bounds[i] += value
                 bounds[j] += value
         for i in range(n):
-            own = np.float64(similarity(term.points, inverse, i, i))
-            bounds[i] = modular[i] + term.coefficient * (bounds[i] + own)
+            itself = np.float64(similarity(term.points, inverse, i, i))
+            bounds[i] = modular[i] + term.coefficient * (bounds[i] + itself)
 
     return pair_by_pair if term.instance_class is LazyFacilityLocation else one_by_one

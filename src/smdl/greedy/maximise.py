@@ -1,6 +1,6 @@
 """Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
 
-The compiled kernels do it where they can, each part on a thread of its own. Everything else (mixtures of set terms,
+The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
 log_determinant, class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
 """
 
@@ -26,7 +26,7 @@ OPTIMIZERS = ("naive", "lazy", "stochastic")
 
 
 class Rule(NamedTuple):
-    """How to maximise: `low`..`high` picks, ending early once the best gain is below `penalty`."""
+    """How to maximise: pick `low` to `high` samples, and stop early once the best gain is below `penalty`."""
 
     optimizer: str
     low: int
@@ -35,16 +35,16 @@ class Rule(NamedTuple):
     epsilon: float = 0.01
 
     def whole(self) -> "Rule":
-        """The same without the early end: what a partition is maximised by."""
+        """Return the same rule without early stop, as the partitions need it."""
         return self._replace(low=self.high, penalty=-math.inf)
 
     def candidates_per_step(self, n: int) -> int:
-        """s = ⌈n / b · ln(1/ε)⌉."""
+        """Return s = ⌈n / b · ln(1/ε)⌉."""
         return max(1, math.ceil(n / self.high * math.log(1 / self.epsilon)))
 
 
 class Picks(NamedTuple):
-    """What a maximiser returns: indices and gains in the order picked."""
+    """The result of a maximiser: indices and gains in pick order."""
 
     indices: np.ndarray
     gains: np.ndarray
@@ -53,29 +53,29 @@ class Picks(NamedTuple):
 def maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
-    """Greedy over each part (ascending int32 indices), part p drawing from the stream keys[p]."""
+    """Maximise over each part (ascending int32 indices). Part p uses the random stream keys[p]."""
     term = gains.compiled_term(problem)
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
-    def one(part: np.ndarray, key: int) -> Picks:
+    def maximise_part(part: np.ndarray, key: int) -> Picks:
         arguments = (term, problem.modular, part, rule.high, rule.low, rule.penalty)
         if rule.optimizer == "stochastic":
             return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
         return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
 
     if len(parts) == 1:
-        return [one(parts[0], keys[0])]
-    return _spread(one, parts, keys, min(threads, len(parts)))
+        return [maximise_part(parts[0], keys[0])]
+    return _in_threads(maximise_part, parts, keys, min(threads, len(parts)))
 
 
-def _spread(
-    one: Callable[[np.ndarray, int], Picks], parts: Sequence[np.ndarray], keys: Sequence[int], threads: int
+def _in_threads(
+    maximise_part: Callable[[np.ndarray, int], Picks], parts: Sequence[np.ndarray], keys: Sequence[int], threads: int
 ) -> list[Picks]:
-    """one(part, key) of every part, every threads-th part on the same thread, the first ones on this one."""
+    """Call maximise_part for every part. Thread t gets parts t, t + threads, ...; thread 0 is the current one."""
 
     def share(start: int) -> list[Picks]:
-        return [one(part, key) for part, key in zip(parts[start::threads], keys[start::threads], strict=True)]
+        return [maximise_part(part, key) for part, key in zip(parts[start::threads], keys[start::threads], strict=True)]
 
     others = [_workers(os.getpid(), threads - 1).submit(share, start) for start in range(1, threads)]
     out: list[Picks | None] = [None] * len(parts)
@@ -87,12 +87,12 @@ def _spread(
 
 @cache
 def _workers(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """Threads that stay: starting them can cost more than a selection. A forked process gets its own."""
+    """Keep the threads: starting them can cost more than a selection. A forked process gets new ones."""
     return ThreadPoolExecutor(threads, thread_name_prefix="smdl")
 
 
 class _Torch:
-    """All parts at once: row p of every (P, Q) table belongs to part p; places in it are positions in the part."""
+    """Maximise all parts at once. Row p of every (P, Q) table belongs to part p; a place is a column of the table."""
 
     def __init__(self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]) -> None:
         self.problem, self.parts, self.rule, self.keys = problem, parts, rule, keys
@@ -101,7 +101,7 @@ class _Torch:
         gone = np.stack([np.arange(width) >= len(part) for part in parts])
         device = problem.pool.device
         self.table = torch.from_numpy(table.astype(np.int64)).to(device)  # (P, Q) indices
-        self.gone = torch.from_numpy(gone).to(device)  # (P, Q) chosen already, or mere padding
+        self.gone = torch.from_numpy(gone).to(device)  # (P, Q) whether a place is picked already, or padding
         self.modular = widest(problem.modular, device)
         self.bounds = torch.full(table.shape, math.inf, dtype=self.modular.dtype, device=device)
         self.orders = [np.arange(len(part), dtype=np.int32) for part in parts]
@@ -109,7 +109,7 @@ class _Torch:
         if problem.objective.normalize == "candidates":
             modular = [name for name in problem.objective.weights if issubclass(TERMS[name], ModularTerm)]
             self.raw = {name: widest(TERMS[name](problem).scores(), device) for name in modular}
-        self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # what they remember is ours
+        self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # copies, because they keep state
         for term in self.terms.values():
             term.start(self.table)
 
@@ -120,11 +120,11 @@ class _Torch:
             if count >= self.rule.low and float(best[0]) < self.rule.penalty:
                 break
             self.gone.scatter_(1, places[:, None], True)
-            chosen = self.table.gather(1, places[:, None])[:, 0]
+            picks = self.table.gather(1, places[:, None])[:, 0]
             for term in self.terms.values():
-                term.add(chosen)
-            self._forget(places, count)
-            indices.append(chosen)
+                term.add(picks)
+            self._remove_from_orders(places, count)
+            indices.append(picks)
             gains.append(best)
         if not indices:
             return [Picks(np.empty(0, np.int32), np.empty(0)) for _ in self.parts]
@@ -133,7 +133,7 @@ class _Torch:
         return [Picks(row, value) for row, value in zip(rows, values, strict=True)]
 
     def _step(self, count: int) -> tuple[Tensor, Tensor]:
-        """Each part's best place and its gain."""
+        """Return the best place of each part, and its gain."""
         if self.rule.optimizer == "stochastic":
             places, valid, drawn = self._draw(count)
             gains = self._gains(places, valid)
@@ -146,17 +146,17 @@ class _Torch:
         if count == 0:
             worst = torch.where(valid, gains, math.inf).min(dim=1).values
             for p in torch.nonzero(worst == best)[:, 0].tolist():
-                lots = places[p][valid[p]]
-                winners[p] = lots[below(derive(self.keys[p], 0), drawn[p], len(lots))]
+                tied = places[p][valid[p]]
+                winners[p] = tied[below(derive(self.keys[p], 0), drawn[p], len(tied))]
         return winners, best
 
     def _gains(self, places: Tensor, valid: Tensor) -> Tensor:
-        """F(a | S_p) of the candidates at `places` (P, K); −∞ where they are not valid."""
+        """Return F(a | S_p) of the candidates at `places` (P, K); −∞ where they are not valid."""
         candidates, weights = self.table.gather(1, places), self.problem.objective.weights
         if self.problem.objective.normalize == "candidates":
             total = torch.zeros_like(candidates, dtype=self.modular.dtype)
             for name, weight in weights.items():
-                if name in self.terms and self.terms[name].unit == 0:  # no two samples differ: nothing to gain
+                if name in self.terms and self.terms[name].unit == 0:  # all samples are the same point: no gain
                     continue
                 raw = self.raw[name][candidates] if name in self.raw else self.terms[name].gains(candidates)
                 total = total + weight * _scaled(raw, valid)
@@ -167,7 +167,7 @@ class _Torch:
         return torch.where(valid, total, -math.inf)
 
     def _lazy_gains(self, count: int) -> Tensor:
-        """Bounds of everybody, fresh wherever a bound could win: the greatest are looked at first, in batches."""
+        """Return a bound for every place. Bounds that could win are computed again, in batches, the greatest first."""
         self.bounds[self.gone] = -math.inf
         fresh = self.gone.clone()
         batch = self.table.shape[1] if count == 0 else 64
@@ -184,7 +184,7 @@ class _Torch:
             batch *= 2
 
     def _draw(self, count: int) -> tuple[Tensor, Tensor, list[int]]:
-        """R of every part: places (P, K), which of them are valid, and how many were drawn."""
+        """Draw the candidates R of every part. Return places (P, K), which are valid, and how many each part drew."""
         rows, drawn = [], []
         for part, order, key in zip(self.parts, self.orders, self.keys, strict=True):
             remaining = len(part) - count
@@ -201,8 +201,8 @@ class _Torch:
             drawn,
         )
 
-    def _forget(self, places: Tensor, count: int) -> None:
-        """Move the chosen behind the remaining ones of each order."""
+    def _remove_from_orders(self, places: Tensor, count: int) -> None:
+        """Move each pick behind the remaining places of its part."""
         if self.rule.optimizer == "stochastic":
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
                 where, last = int(np.flatnonzero(order == place)[0]), len(part) - count - 1
@@ -210,7 +210,7 @@ class _Torch:
 
 
 def _scaled(raw: Tensor, valid: Tensor) -> Tensor:
-    """Min–max over the valid candidates of each part; 0 where they are all the same."""
+    """Scale to [0, 1] over the valid candidates of each part; 0 where all are equal."""
     low = torch.where(valid, raw, math.inf).min(dim=1, keepdim=True).values
     high = torch.where(valid, raw, -math.inf).max(dim=1, keepdim=True).values
     return torch.where(high > low, (raw - low) / torch.where(high > low, high - low, 1.0), 0.0)

@@ -10,7 +10,7 @@ from smdl.randomness import sample_compiled, stream
 
 
 def split(candidates: np.ndarray, partitions: int, key: int) -> list[np.ndarray]:
-    """A random partition into parts of (almost) one size, each ascending."""
+    """Split the candidates at random into parts of (almost) equal size. Each part is ascending."""
     shuffled = candidates.copy()
     sample_compiled(shuffled, len(shuffled), len(shuffled), np.uint64(key))
     parts = np.array_split(shuffled, partitions)
@@ -27,9 +27,9 @@ def get_mini_batch(
     seed: int | Sequence[int],
     threads: int,
 ) -> Picks:
-    """The batch: over `partitions` random parts, or fewer where a part would have less than a batch to offer.
+    """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch.
 
-    With one part, merging would maximise again over the very batch it found; it is left out.
+    With one part there is no second pass: it would maximise over the batch that the first pass found.
     """
     partitions = max(1, min(partitions, len(candidates) // rule.high))
     if partitions > 1:

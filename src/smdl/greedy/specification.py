@@ -1,7 +1,7 @@
-"""The equations as plain loops: the executable specification. Slow on purpose; used by the tests only.
+"""The equations as plain loops: the executable specification. Slow on purpose; only the tests use it.
 
-Nothing here is incremental, cached, vectorised or shared with the fast paths, except what the specification names:
-the generator (`randomness`), the scalar distances, and the rounding of set terms to a grid (`arithmetic.GRID`).
+Nothing here is incremental, cached or vectorised. The fast paths share only what belongs to the specification: the
+random generator (`randomness`), the scalar distances, and the grid to which set terms are rounded (`arithmetic.GRID`).
 """
 
 import math
@@ -20,7 +20,7 @@ Score = Callable[[int, list[int]], float]
 
 
 def entropy(p: Vector) -> float:
-    """U (Eq. 4)."""
+    """Return U (Eq. 4)."""
     return total(-q * math.log(q) for q in p if q > 0)
 
 
@@ -34,7 +34,7 @@ CONCAVE: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "log": math.l
 
 
 def rise(g: str, mass: float, x: float) -> float:
-    """g(mass + x) − g(mass), written so that rounding never lets it grow with mass."""
+    """Return g(mass + x) − g(mass). In this form rounding never makes it grow with the mass."""
     if x == 0:
         return 0.0
     if g == "sqrt":
@@ -45,7 +45,7 @@ def rise(g: str, mass: float, x: float) -> float:
 
 
 def gradient(pool: Pool, i: int) -> Vector:
-    """g_i = (p_i − onehot(y_i)) ⊗ [f_i, 1], written out."""
+    """Return g_i = (p_i − onehot(y_i)) ⊗ [f_i, 1], written out."""
     assert pool.probabilities is not None
     assert pool.labels is not None
     errors = [p - (c == int(pool.labels[i])) for c, p in enumerate(pool.probabilities[i].tolist())]
@@ -53,7 +53,7 @@ def gradient(pool: Pool, i: int) -> Vector:
     return [e * f for e in errors for f in features]
 
 
-class Reference:
+class Specification:
     """An objective over a pool: `raw[name](a, S)` of every term, and how they combine into F(a | S)."""
 
     def __init__(self, pool: Pool, objective: Objective) -> None:
@@ -63,7 +63,7 @@ class Reference:
         self.points = [gradient(pool, i) for i in range(self.n)] if in_gradients else self.features
         self.pair = DISTANCES[objective.distance].pair
         if in_gradients and objective.distance == "correlation":
-            self.pair = DISTANCES["cosine"].pair  # errors sum to zero but for rounding, so gradients are centred
+            self.pair = DISTANCES["cosine"].pair  # errors sum to zero except for rounding, so gradients are centred
         if objective.distance == "gaussian":
             self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
         self.units: dict[str, float] = {}
@@ -80,7 +80,7 @@ class Reference:
         self.raw: dict[str, Score] = {name: terms[name]() for name in objective.weights}
 
     def gains(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
-        """F(a | S) of every candidate."""
+        """Return F(a | S) of every candidate."""
         if self.objective.normalize == "candidates":
             return self._gains_over_candidates(candidates, selected)
         totals = [0.0] * len(candidates)
@@ -91,9 +91,9 @@ class Reference:
                 coefficient = weight / unit if unit > 0 else 0.0
                 parts = [coefficient * score(a, selected) for a in candidates]
             else:
-                everyone = [score(a, selected) for a in range(self.n)]
-                low, high = min(everyone), max(everyone)
-                parts = [weight * ((everyone[a] - low) / (high - low)) if high > low else 0.0 for a in candidates]
+                scores = [score(a, selected) for a in range(self.n)]
+                low, high = min(scores), max(scores)
+                parts = [weight * ((scores[a] - low) / (high - low)) if high > low else 0.0 for a in candidates]
             totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
         return totals
 
@@ -146,8 +146,8 @@ class Reference:
                     table[i][j] = 0.0
 
         def score(a: int, selected: list[int]) -> float:
-            served = [max([0.0] + [table[i][j] for i in selected]) for j in range(self.n)]
-            return total(max(0.0, table[a][j] - served[j]) for j in range(self.n))
+            best = [max([0.0] + [table[i][j] for i in selected]) for j in range(self.n)]
+            return total(max(0.0, table[a][j] - best[j]) for j in range(self.n))
 
         return score
 
@@ -181,7 +181,7 @@ class Reference:
         factor = GRID * (1.0 / scale) if scale > 0 else 0.0
 
         def score(a: int, selected: list[int]) -> float:
-            rows: list[Vector] = []  # the Cholesky factor of I + K over the chosen and, last, a
+            rows: list[Vector] = []  # the Cholesky factor of I + K over S and, last, a
             left = 0.0
             for i in [*selected, a]:
                 row: Vector = []
@@ -205,7 +205,7 @@ class Reference:
         return score
 
     def _bound(self) -> float:
-        """D."""
+        """Return D."""
         if self.objective.distance == "euclidean":
             if self.objective.space == "gradients":
                 return 2 * max(math.sqrt(total(x * x for x in g)) for g in self.points)
@@ -221,9 +221,9 @@ class Reference:
 
 
 def greedy(
-    reference: Reference, members: Sequence[int], size: int, key: int, candidates_per_step: int | None = None
+    problem: Specification, members: Sequence[int], size: int, key: int, candidates_per_step: int | None = None
 ) -> tuple[list[int], list[float]]:
-    """Nemhauser's greedy over ascending `members`; lazier than lazy where candidates_per_step is given."""
+    """Maximise greedily over ascending `members`: exactly, or by lazier-than-lazy greedy with candidates_per_step."""
     selected: list[int] = []
     gains: list[float] = []
     order = np.array(members)
@@ -232,17 +232,17 @@ def greedy(
         drawn = remaining if candidates_per_step is None else min(candidates_per_step, remaining)
         if drawn < remaining:
             sample(order, remaining, drawn, bits)
-        looked_at = order[:drawn].tolist()
+        candidates = order[:drawn].tolist()
         if candidates_per_step is None:
-            looked_at.sort()
-        scores = reference.gains(looked_at, selected)
+            candidates.sort()
+        scores = problem.gains(candidates, selected)
         best = max(scores)
-        chosen = min(a for a, score in zip(looked_at, scores, strict=True) if score == best)
-        if step == 0 and min(scores) == best:  # all tie: lots are drawn
-            chosen = looked_at[below(bits, 0 if candidates_per_step is None else drawn, drawn)]
-        selected.append(chosen)
+        winner = min(a for a, score in zip(candidates, scores, strict=True) if score == best)
+        if step == 0 and min(scores) == best:  # all tie: pick at random
+            winner = candidates[below(bits, 0 if candidates_per_step is None else drawn, drawn)]
+        selected.append(winner)
         gains.append(best)
-        where = order.tolist().index(chosen)
+        where = order.tolist().index(winner)
         order[where], order[remaining - 1] = order[remaining - 1], order[where]
     return selected, gains
 
@@ -256,12 +256,12 @@ def select(
     epsilon: float = 0.01,
     seed: int = 0,
 ) -> tuple[list[int], list[float]]:
-    """Algorithm 1 around `greedy`."""
-    reference = Reference(pool, objective)
+    """Run Algorithm 1: partition, maximise each part, merge, maximise again."""
+    problem = Specification(pool, objective)
 
     def maximise(members: list[int], key: int) -> tuple[list[int], list[float]]:
         per_step = max(1, math.ceil(len(members) / size * math.log(1 / epsilon)))
-        return greedy(reference, members, size, key, per_step if optimizer == "stochastic" else None)
+        return greedy(problem, members, size, key, per_step if optimizer == "stochastic" else None)
 
     members = list(range(len(pool)))
     partitions = max(1, min(partitions, len(pool) // size))

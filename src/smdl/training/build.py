@@ -22,7 +22,7 @@ from smdl.reading import Reader
 from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
 from smdl.training.config import OptimizerConfig, TrainConfig
-from smdl.training.datasets.in_memory import InMemory, whole
+from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
 from smdl.training.files import cache_folder, replacing
 from smdl.training.models import make_model
@@ -95,7 +95,7 @@ def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
     """Return the collate function of a dataset: data in memory is read as whole batches."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    return whole if isinstance(dataset, InMemory) else None
+    return identity_collate if isinstance(dataset, InMemory) else None
 
 
 def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:

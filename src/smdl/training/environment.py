@@ -1,4 +1,4 @@
-"""Where a run took place: versions, device, threads, commit."""
+"""The environment of a run: versions, device, threads, commit."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ _PACKAGES = ("torch", "numpy", "numba", "scikit-learn", "scipy", "matplotlib", "
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What the numbers of a run depend on."""
+    """Return everything that the numbers of a run depend on."""
     return {
         "smdl": __version__,
         "commit": commit(),
@@ -33,25 +33,25 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def command() -> str:
-    """What was typed, ready to be typed again."""
+    """Return the command line of this process, quoted for a shell."""
     name = Path(sys.argv[0]).name
     return shlex.join(["smdl" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def pick_device(name: str) -> torch.device:
-    """A device by name; `auto` is the best there is."""
+    """Return a device by name. `auto` is cuda, mps or cpu, whichever is found first."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(choice("device", name, "auto, cpu, or a device that is here") + f" ({error})") from error
+        raise ValueError(choice("device", name, "auto, cpu, or an available device") + f" ({error})") from error
     return device
 
 
 def installed(package: str) -> str | None:
-    """Its version, if it is there."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -59,7 +59,7 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit smdl runs from, marked where files differ; None where it is not a checkout."""
+    """Return the commit of smdl, marked if files differ from it; None if smdl is not in a git checkout."""
     here = Path(__file__).parent
     try:
         found = subprocess.run(
@@ -72,7 +72,7 @@ def commit() -> str | None:
 
 
 def processor() -> str:
-    """The processor's name and how many cores may be used."""
+    """Return the name of the processor and the number of usable cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     name = platform.processor() or platform.machine()
     try:

@@ -1,4 +1,4 @@
-"""Evaluation: loss and error over a dataset, with the evaluation transform."""
+"""Loss and error over a dataset, without augmentation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +13,8 @@ from smdl.scoring import device_of, eval_mode
 from smdl.training.build import collate_of, without_augmentation
 
 
-def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
-    """(mean loss, fraction of errors) over a dataset."""
+def mean_loss_and_error(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
+    """Return (mean loss, fraction of errors) over a dataset."""
     total, wrong, seen = 0.0, 0, 0
     device = device_of(model)
     with eval_mode(model):
@@ -28,13 +28,13 @@ def evaluate(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float
 
 
 def batches_of(dataset: Dataset, size: int) -> Iterator[Any]:
-    """A dataset in order."""
+    """Yield the batches of a dataset in order."""
     plain, rows = without_augmentation(dataset), len(dataset)  # type: ignore[arg-type]
     return (batch for _, batch in Reader(plain, None, collate_of(plain), 0).read(in_order(rows, size)))
 
 
-def sample(dataset: Dataset, count: int, seed: int) -> Dataset:
-    """Up to `count` samples of a dataset: the same for every strategy and run."""
+def fixed_subset(dataset: Dataset, count: int, seed: int) -> Dataset:
+    """Return up to `count` samples of a dataset: the same for every method and run."""
     plain, n = without_augmentation(dataset), len(dataset)  # type: ignore[arg-type]
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:count])
     return Subset(plain, rows.tolist())

@@ -1,4 +1,4 @@
-"""The global random generators a run may draw from: torch's, numpy's and Python's own."""
+"""The global random generators that a run may use: those of torch, numpy and Python."""
 
 import random
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ import torch
 
 
 @contextmanager
-def own_generators(seed: int) -> Iterator[None]:
-    """Seeded for a while; afterwards all are what they were."""
-    before = state_of(torch.device("cpu"))
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Seed the generators for the block, and restore them afterwards."""
+    before = generator_state(torch.device("cpu"))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
@@ -20,11 +20,11 @@ def own_generators(seed: int) -> Iterator[None]:
         try:
             yield
         finally:
-            restore({**before, "torch": torch.get_rng_state()}, torch.device("cpu"))
+            restore_generators({**before, "torch": torch.get_rng_state()}, torch.device("cpu"))
 
 
-def state_of(device: torch.device) -> dict[str, Any]:
-    """Tensors and plain values."""
+def generator_state(device: torch.device) -> dict[str, Any]:
+    """Return the state of the generators as tensors and plain values."""
     name, keys, place, spare, cached = np.random.get_state()  # noqa: NPY002
     version, numbers, gauss = random.getstate()
     return {
@@ -35,8 +35,8 @@ def state_of(device: torch.device) -> dict[str, Any]:
     }
 
 
-def restore(state: dict[str, Any], device: torch.device) -> None:
-    """What `state_of` gave."""
+def restore_generators(state: dict[str, Any], device: torch.device) -> None:
+    """Restore a state of `generator_state`."""
     torch.set_rng_state(state["torch"])
     if state["device"] is not None:
         getattr(torch, device.type).set_rng_state(state["device"])

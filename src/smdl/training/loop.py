@@ -22,9 +22,9 @@ from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
-from smdl.training.evaluation import batches_of, evaluate, sample
+from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
 from smdl.training.files import append_line, locked, new_folder, read_lines, replacing, write_json, write_lines
-from smdl.training.generators import own_generators, restore, state_of
+from smdl.training.generators import generator_state, restore_generators, seeded_generators
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
 from smdl.training.progress import Display, Silent
@@ -95,7 +95,7 @@ class Run:
         self.loader.warm_up()
         self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
         self.sets = {
-            "train": sample(self.splits.train, config.train_evaluation, config.data.seed),
+            "train": fixed_subset(self.splits.train, config.train_evaluation, config.data.seed),
             "test": self.splits.test,
         }
         if self.splits.validation is not None:
@@ -116,7 +116,7 @@ class Run:
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
         for part in folder.glob(".*.part"):  # left by a write that was killed
             part.unlink()
-        with own_generators(self.config.seed), threads(self.config.threads), self._stoppable():
+        with seeded_generators(self.config.seed), threads(self.config.threads), self._stoppable():
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
@@ -221,7 +221,7 @@ class Run:
         """Return loss and error on the test set, on a sample of the training set, and on the validation set."""
         found: dict[str, float | None] = {}
         for name, dataset in self.sets.items():
-            loss, error = evaluate(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
+            loss, error = mean_loss_and_error(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
             found |= {f"{name}_loss": loss, f"{name}_error": error}
         return found
 
@@ -266,7 +266,7 @@ class Run:
                 "loader": self.loader.state_dict(),
                 "meters": self.meters.state(),
                 "counts": self.counts,
-                "generators": state_of(self.device),
+                "generators": generator_state(self.device),
             },
         )
 
@@ -276,7 +276,7 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.loader.load_state_dict(state["loader"])
         self.meters, self.counts = Meters(**state["meters"]), state["counts"]
-        restore(state["generators"], self.device)
+        restore_generators(state["generators"], self.device)
 
     def _write_counts(self) -> None:
         with replacing(self.folder / "counts.npy") as file:

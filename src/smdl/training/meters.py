@@ -1,4 +1,4 @@
-"""Meters: what an epoch adds up, step by step; part of the checkpoint, so that a resumed epoch counts whole."""
+"""Sums over the steps of an epoch. They are a part of the checkpoint, so a resumed epoch counts all of its steps."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Where the seconds of a run go.
-PARTS = ("data", "scoring", "selection", "training", "evaluation")
+#: What the time of a run is spent on.
+PHASES = ("data", "scoring", "selection", "training", "evaluation")
 
 
 @dataclass
@@ -25,10 +25,10 @@ class Meters:
     class_counts: list[int] = field(default_factory=list)
     forwards: int = 0
     terms: dict[str, float] | None = None  # of the epoch's first batch
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
     def add(self, loss: float, wrong: int, gradient_norm: float, labels: np.ndarray, classes: int) -> None:
-        """A training step."""
+        """Add a training step."""
         counts = np.bincount(labels, minlength=classes)
         self.batches += 1
         self.samples += len(labels)
@@ -39,7 +39,8 @@ class Meters:
         self.class_counts = (counts + np.asarray(self.class_counts or [0], int)).tolist()
 
     def means(self) -> dict[str, Any]:
-        """Of the epoch; of its batches as they were trained on, so a strategy that seeks hard samples looks worse."""
+        """Return the means of the epoch. They are over its training batches, so a method that prefers hard samples has
+        higher loss and error."""
         batches, samples = max(1, self.batches), max(1, self.samples)
         return {
             "batch_loss": self.loss / samples,
@@ -54,12 +55,12 @@ class Meters:
         }
 
     def state(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for a checkpoint."""
         return asdict(self)
 
 
 def balance(counts: np.ndarray) -> float:
-    """Entropy of a batch's class counts over the most it could be: 1 is even, 0 is one class alone."""
+    """Return the ratio of the entropy of class counts to its maximum: 1 is even, 0 is a single class."""
     total = counts.sum()
     most = math.log(min(len(counts), total)) if total else 0.0
     shares = counts[counts > 0] / max(1, total)
@@ -67,6 +68,6 @@ def balance(counts: np.ndarray) -> float:
 
 
 def gradient_norm(parameters: Any) -> float:
-    """‖∂loss/∂weights‖ of the batch."""
+    """Return ‖∂loss/∂weights‖ of the batch."""
     grads: list[Tensor] = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return float(torch.stack([grad.norm() for grad in grads]).norm()) if grads else 0.0

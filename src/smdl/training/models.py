@@ -10,12 +10,12 @@ from smdl.errors import unknown
 from smdl.factory import from_factory
 from smdl.training.config import ModelConfig
 
-#: Blocks a stage of each ResNet: 6n + 2 layers.
+#: Blocks per stage of each ResNet; n blocks per stage make 6n + 2 layers.
 RESNETS = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet56": 9}
 
 
 def make_model(config: ModelConfig, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    """The network of a config for inputs of this shape; its initial weights depend on the seed alone."""
+    """Return the network of a config for inputs of this shape. Its initial weights depend only on the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if ":" in config.name:
@@ -32,17 +32,16 @@ def make_model(config: ModelConfig, shape: tuple[int, ...], classes: int, seed: 
 
 
 class ResNet(nn.Module):
-    """Three stages of 16, 32 and 64 channels (× width), pooled to one feature a channel, and a linear head."""
+    """Three stages of 16, 32 and 64 channels (× width), pooled to one feature per channel, and a linear head."""
 
     def __init__(self, blocks: int, channels: int, classes: int, width: float = 1.0, batchnorm: bool = True) -> None:
         super().__init__()
         first, second, third = (max(1, round(c * width)) for c in (16, 32, 64))
         self.stem = _convolution(channels, first, 1, batchnorm)
         stages = []
-        for inside, outside, stride in ((first, first, 1), (first, second, 2), (second, third, 2)):
-            for block in range(blocks):
-                entry = block == 0
-                stages.append(Block(inside if entry else outside, outside, stride if entry else 1, batchnorm))
+        for in_channels, out_channels, stride in ((first, first, 1), (first, second, 2), (second, third, 2)):
+            stages.append(Block(in_channels, out_channels, stride, batchnorm))
+            stages += [Block(out_channels, out_channels, 1, batchnorm) for _ in range(blocks - 1)]
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(third, classes)
         for module in self.modules():
@@ -57,16 +56,16 @@ class ResNet(nn.Module):
 
 
 class Block(nn.Module):
-    """x + two convolutions of x. Where the form changes, the shortcut is every second pixel and zero channels."""
+    """x + two convolutions of x. If the shape changes, the shortcut takes every second pixel and adds zero channels."""
 
-    def __init__(self, inside: int, outside: int, stride: int, batchnorm: bool) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int, batchnorm: bool) -> None:
         super().__init__()
-        self.first = _convolution(inside, outside, stride, batchnorm)
-        self.second = _convolution(outside, outside, 1, batchnorm)
-        self.stride, self.missing = stride, outside - inside
+        self.first = _convolution(in_channels, out_channels, stride, batchnorm)
+        self.second = _convolution(out_channels, out_channels, 1, batchnorm)
+        self.stride, self.missing = stride, out_channels - in_channels
 
     def start_at_identity(self, batchnorm: bool) -> None:
-        """Without BatchNorm a residual branch that starts at zero is what keeps a deep network trainable."""
+        """Start the residual branch at zero if there is no BatchNorm: deep networks would not train otherwise."""
         if not batchnorm:
             nn.init.zeros_(self.second[0].weight)  # type: ignore[arg-type]
 
@@ -93,6 +92,6 @@ class MLP(nn.Sequential):
         )
 
 
-def _convolution(inside: int, outside: int, stride: int, batchnorm: bool) -> nn.Sequential:
-    convolution = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=not batchnorm)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outside)) if batchnorm else nn.Sequential(convolution)
+def _convolution(in_channels: int, out_channels: int, stride: int, batchnorm: bool) -> nn.Sequential:
+    convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=not batchnorm)
+    return nn.Sequential(convolution, nn.BatchNorm2d(out_channels)) if batchnorm else nn.Sequential(convolution)

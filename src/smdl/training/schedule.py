@@ -1,4 +1,4 @@
-"""The learning rate as a function of how much of the run is done: no state, so nothing to save."""
+"""The learning rate as a function of the progress of a run. It has no state to save."""
 
 import math
 
@@ -6,7 +6,7 @@ from smdl.training.config import ScheduleConfig
 
 
 def rate(config: ScheduleConfig, done: float) -> float:
-    """What the base learning rate is multiplied by when the fraction `done` of the steps lies behind."""
+    """Return the factor of the base learning rate after the fraction `done` of the steps."""
     if done < config.warmup:
         return done / config.warmup
     left = (1 - done) / (1 - config.warmup)

@@ -1,4 +1,4 @@
-"""No test here sees the data of the machine it runs on, or the network."""
+"""Tests in this folder use neither data on this machine nor the network."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.training.datasets.server import serving
 
 @pytest.fixture(autouse=True)
 def bare(tmp_path, monkeypatch):
-    """A cache of its own, empty, and no data anywhere else."""
+    """An empty cache, and no data anywhere else."""
     monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SMDL_DATA", raising=False)
     monkeypatch.setattr(catalogue, "SYSTEM", tmp_path / "system")
@@ -16,7 +16,7 @@ def bare(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A web server on this machine; downloads do not wait between attempts."""
+    """A local web server. Downloads do not wait between attempts."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(download, "PAUSE", 0.0)
     with serving() as running:

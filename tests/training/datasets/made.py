@@ -1,4 +1,4 @@
-"""Small files of the formats that the real sets have."""
+"""Small files in the formats of the real data sets."""
 
 import gzip
 import pickle
@@ -16,7 +16,7 @@ Pickler: Any = pickle._Pickler  # type: ignore[attr-defined]
 
 
 class Python2(Pickler):
-    """Writes what Python 2 wrote: its strings, whether text or bytes, and numpy by its name of then."""
+    """Writes pickles as Python 2 did: one kind of string for text and bytes, and the old module names of numpy."""
 
     dispatch: ClassVar[dict[Any, Any]] = dict(Pickler.dispatch)
 
@@ -47,7 +47,7 @@ def images(n: int, *shape: int) -> np.ndarray:
 
 
 def cifar10(folder: Path, n: int = 20, style: str = "python2") -> dict[str, np.ndarray]:
-    """Batches of n images; the classes come in turns."""
+    """Write batches of n images. Classes repeat in order."""
     made = {}
     for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
         made[name] = images(n, 3072)
@@ -69,7 +69,7 @@ def cifar100(folder: Path, n: int = 200) -> dict[str, np.ndarray]:
 
 
 def svhn(folder: Path, n: int = 20) -> dict[str, np.ndarray]:
-    """Labels 1, 2, ..., 10 in turns."""
+    """Write labels 1, 2, ..., 10, repeated."""
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for name in ("train", "test"):

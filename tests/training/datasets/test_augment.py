@@ -1,4 +1,4 @@
-"""Whole-batch crops and flips against the plain definition, image by image."""
+"""Crops and flips of whole batches, compared with the definition for each image."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from smdl.training.datasets.augment import Augmentation, flip, pad_crop
 
 
 def crops(image: Tensor, padding: int) -> dict[tuple[int, int], Tensor]:
-    """Every crop of a padded image (C, H, W), by where it was taken."""
+    """Return every crop of a padded image (C, H, W) by its position."""
     padded = F.pad(image, [padding] * 4)
     _, height, width = image.shape
     places = [(top, left) for top in range(2 * padding + 1) for left in range(2 * padding + 1)]
@@ -19,7 +19,7 @@ def crops(image: Tensor, padding: int) -> dict[tuple[int, int], Tensor]:
 
 
 def batch(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-    """No zeros inside, so that none of the padding's is taken for one."""
+    """Return images without zeros, so that zeros can only come from the padding."""
     return torch.randint(1, 256, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
 
 
@@ -42,7 +42,7 @@ def test_every_image_becomes_a_crop_of_its_own_padded_self(shape, padding, mirro
         assert any(torch.equal(result, crop) for crop in allowed)
 
 
-def test_all_places_are_drawn_and_evenly():
+def test_crop_positions_are_uniform():
     image = batch(1, 3, 8, 8)
     found = dict.fromkeys(crops(image[0], 2), 0)
     torch.manual_seed(0)
@@ -63,7 +63,7 @@ def test_half_of_the_images_are_flipped_each_on_its_own():
     assert 1850 < int(turned.sum()) < 2150
 
 
-def test_the_images_given_stay_as_they_are():
+def test_the_given_images_are_not_changed():
     images = batch(4, 3, 8, 8)
     before = images.clone()
     for augmentation in (Augmentation(), Augmentation(2), Augmentation(2, flip=True)):

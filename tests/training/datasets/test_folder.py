@@ -15,7 +15,7 @@ def picture(path, colour=(200, 10, 30), size=(6, 4), mode="RGB"):
 
 
 @pytest.fixture
-def sorted_out(tmp_path):
+def split_folder(tmp_path):
     """train/ and test/ of two classes, in several formats."""
     for suffix in ("png", "bmp", "gif", "PNG"):
         picture(tmp_path / f"train/cat/a.{suffix}", (200, 10, 30))
@@ -24,8 +24,8 @@ def sorted_out(tmp_path):
     return tmp_path
 
 
-def test_train_and_test_are_read(sorted_out):
-    source = folder(sorted_out)
+def test_train_and_test_are_read(split_folder):
+    source = folder(split_folder)
     assert source.classes == ["ant", "cat"]
     assert source.train.images.shape == (5, 3, 4, 6)  # 6 wide, 4 high
     assert source.train.labels.tolist() == [0, 1, 1, 1, 1]
@@ -34,9 +34,9 @@ def test_train_and_test_are_read(sorted_out):
     assert source.test.labels.tolist() == [1]
 
 
-def test_val_stands_in_for_test(sorted_out):
-    (sorted_out / "test").rename(sorted_out / "val")
-    assert len(folder(sorted_out).test.labels) == 1
+def test_val_is_used_if_there_is_no_test(split_folder):
+    (split_folder / "test").rename(split_folder / "val")
+    assert len(folder(split_folder).test.labels) == 1
 
 
 def test_jpeg_and_webp_are_images_too(tmp_path):
@@ -68,12 +68,12 @@ def test_the_split_depends_on_the_seed_alone(mixed):
     assert not torch.equal(folder(mixed, seed=1).test.images, folder(mixed, seed=2).test.images)
 
 
-def test_hidden_and_other_files_are_left_out(sorted_out):
-    picture(sorted_out / "train/cat/.hidden.png")
-    picture(sorted_out / "train/.cache/a.png")
-    (sorted_out / "train/cat/notes.txt").write_text("none")
-    (sorted_out / "train/README").write_text("none")
-    assert len(folder(sorted_out).train.labels) == 5
+def test_hidden_and_other_files_are_ignored(split_folder):
+    picture(split_folder / "train/cat/.hidden.png")
+    picture(split_folder / "train/.cache/a.png")
+    (split_folder / "train/cat/notes.txt").write_text("none")
+    (split_folder / "train/README").write_text("none")
+    assert len(folder(split_folder).train.labels) == 5
 
 
 def test_grey_images_stay_grey_only_if_all_are(tmp_path):
@@ -85,11 +85,11 @@ def test_grey_images_stay_grey_only_if_all_are(tmp_path):
     assert source.train.images[0, :, 0, 0].tolist() == [77, 77, 77]
 
 
-def test_sizes_that_differ_take_a_resolution(sorted_out):
-    picture(sorted_out / "train/cat/large.png", size=(30, 20))
+def test_different_sizes_need_a_resolution(split_folder):
+    picture(split_folder / "train/cat/large.png", size=(30, 20))
     with pytest.raises(DataError, match=r"data.resolution must be given; found 6 × 4 \(6\), 30 × 20 \(1\)"):
-        folder(sorted_out)
-    assert folder(sorted_out, resolution=8).train.images.shape == (6, 3, 8, 8)
+        folder(split_folder)
+    assert folder(split_folder, resolution=8).train.images.shape == (6, 3, 8, 8)
 
 
 def test_resizing_averages_pixels(tmp_path):
@@ -102,35 +102,35 @@ def test_resizing_averages_pixels(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0, 20, 80])
-def test_a_damaged_image_is_named(sorted_out, keep):
-    path = sorted_out / "train/cat/a.png"
+def test_a_damaged_image_is_named(split_folder, keep):
+    path = split_folder / "train/cat/a.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DamagedError, match="image was expected") as caught:
-        folder(sorted_out)
+        folder(split_folder)
     assert caught.value.path == path
 
 
-def test_an_empty_class_is_named(sorted_out):
-    (sorted_out / "train/bee").mkdir()
+def test_an_empty_class_is_named(split_folder):
+    (split_folder / "train/bee").mkdir()
     with pytest.raises(DataError, match="bee has no images"):
-        folder(sorted_out)
+        folder(split_folder)
 
 
-def test_a_class_of_the_test_alone_is_named(sorted_out):
-    picture(sorted_out / "test/bee/a.png")
-    with pytest.raises(DataError, match="bee is of a class that train does not have: ant, cat"):
-        folder(sorted_out)
+def test_a_class_that_only_the_test_set_has_is_named(split_folder):
+    picture(split_folder / "test/bee/a.png")
+    with pytest.raises(DataError, match="bee is not one of the classes in train: ant, cat"):
+        folder(split_folder)
 
 
-def test_a_missing_folder_or_test_is_named(sorted_out):
+def test_a_missing_folder_or_test_is_named(split_folder):
     with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
-        folder(sorted_out / "nowhere")
+        folder(split_folder / "nowhere")
     with pytest.raises(DataError, match="has no folders"):
-        folder(sorted_out / "train/cat")
-    (sorted_out / "test").rename(sorted_out / "exam")
-    with pytest.raises(DataError, match="has train, and neither test nor val"):
-        folder(sorted_out)
-    (sorted_out / "val").mkdir()
+        folder(split_folder / "train/cat")
+    (split_folder / "test").rename(split_folder / "exam")
+    with pytest.raises(DataError, match="has train, but neither test nor val"):
+        folder(split_folder)
+    (split_folder / "val").mkdir()
     with pytest.raises(DataError, match="val has no folders"):
-        folder(sorted_out)
+        folder(split_folder)

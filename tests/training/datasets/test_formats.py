@@ -1,4 +1,4 @@
-"""Each format, made small: what was written is read, and what is wrong is named."""
+"""Small files of each format are read, and damaged files are named."""
 
 import gzip
 
@@ -55,7 +55,7 @@ def test_svhn_is_read_and_its_ten_is_a_zero(tmp_path):
     assert source.train.labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0] * 2
 
 
-def test_digits_are_split_once_and_for_all():
+def test_the_split_of_the_digits_is_fixed():
     source = formats.digits()
     assert source.train.images.shape == (1197, 1, 8, 8)
     assert source.test.images.shape == (600, 1, 8, 8)
@@ -137,7 +137,7 @@ def test_a_wrong_cifar_batch_is_named(tmp_path, content, problem):
     broken(formats.cifar10, tmp_path, tmp_path / "data_batch_4", problem)
 
 
-def test_class_names_that_are_none_are_named(tmp_path):
+def test_missing_class_names_are_reported(tmp_path):
     made.cifar10(tmp_path, 2)
     made.pickled(tmp_path / "batches.meta", {"label_names": []})
     broken(formats.cifar10, tmp_path, tmp_path / "batches.meta", "list of names under 'label_names'")

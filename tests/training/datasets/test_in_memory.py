@@ -1,4 +1,4 @@
-"""Data in memory: batches, single samples, normalisation."""
+"""InMemory: batches, single samples, normalisation."""
 
 import pickle
 
@@ -7,16 +7,16 @@ import torch
 from torch.utils.data import DataLoader
 
 from smdl.training.datasets.augment import Augmentation
-from smdl.training.datasets.in_memory import InMemory, moments, whole
+from smdl.training.datasets.in_memory import InMemory, identity_collate, mean_and_std
 
 
 @pytest.fixture
 def memory():
     images = torch.randint(0, 256, (30, 3, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    return InMemory(images, torch.arange(30) % 10, *moments(images), Augmentation(1, flip=True))
+    return InMemory(images, torch.arange(30) % 10, *mean_and_std(images), Augmentation(1, flip=True))
 
 
-def test_a_batch_is_its_samples(memory):
+def test_a_batch_equals_its_single_samples(memory):
     plain = memory.plain()
     inputs, labels = plain.__getitems__([3, 29, 3])
     assert inputs.dtype == torch.float32
@@ -36,14 +36,14 @@ def test_inputs_are_normalised_by_channel(memory):
 
 def test_moments_are_those_of_the_pixels(memory):
     pixels = memory.images.double()
-    mean, std = moments(memory.images)
+    mean, std = mean_and_std(memory.images)
     assert torch.allclose(mean.double(), pixels.mean((0, 2, 3)))
     assert torch.allclose(std.double(), pixels.std((0, 2, 3), correction=0))
 
 
 def test_a_constant_channel_gives_zeros():
     images = torch.full((4, 1, 2, 2), 7, dtype=torch.uint8)
-    inputs, _ = InMemory(images, torch.zeros(4), *moments(images)).__getitems__([0, 1])
+    inputs, _ = InMemory(images, torch.zeros(4), *mean_and_std(images)).__getitems__([0, 1])
     assert torch.equal(inputs, torch.zeros(2, 1, 2, 2))
 
 
@@ -51,7 +51,7 @@ def test_augmentation_comes_before_normalisation(memory):
     """The zeros of the padding are black pixels, as in the images, not the mean."""
     black = (0 - memory.mean) / memory.std
     inputs, _ = InMemory(memory.images, memory.labels, memory.mean, memory.std, Augmentation(9)).__getitems__(range(30))
-    gone = inputs.flatten(2).std(2).sum(1) == 0  # cropped out of sight
+    gone = inputs.flatten(2).std(2).sum(1) == 0  # the crop contains only padding
     assert bool(gone.any())
     assert torch.allclose(inputs[gone][:, :, 0, 0], black.expand(int(gone.sum()), 3))
 
@@ -81,21 +81,21 @@ def test_vectors_are_inputs_too():
     assert labels.tolist() == [5, 0]
 
 
-def test_taking_samples_renames_them(memory):
-    taken = memory.take(torch.tensor([4, 2]), torch.tensor([8, 9]))
+def test_a_labelled_subset_has_its_samples_and_labels(memory):
+    taken = memory.labelled_subset(torch.tensor([4, 2]), torch.tensor([8, 9]))
     assert len(taken) == 2
     assert torch.equal(taken.images, memory.images[[4, 2]])
     assert taken.labels.tolist() == [8, 9]
-    assert memory.take(torch.arange(30), memory.labels).images.data_ptr() == memory.images.data_ptr()
+    assert memory.labelled_subset(torch.arange(30), memory.labels).images.data_ptr() == memory.images.data_ptr()
 
 
-def test_a_data_loader_passes_batches_on(memory):
-    loader = DataLoader(memory.plain(), batch_size=12, collate_fn=whole)
+def test_a_torch_loader_returns_the_batches(memory):
+    loader = DataLoader(memory.plain(), batch_size=12, collate_fn=identity_collate)
     sizes = [(tuple(inputs.shape), labels.dtype) for inputs, labels in loader]
     assert sizes == [((12, 3, 8, 8), torch.int64), ((12, 3, 8, 8), torch.int64), ((6, 3, 8, 8), torch.int64)]
 
 
-def test_it_survives_pickling(memory):
+def test_a_pickled_copy_gives_the_same_batches(memory):
     again = pickle.loads(pickle.dumps(memory))
     torch.manual_seed(0)
     expected = memory.__getitems__([1, 2])[0]

@@ -1,4 +1,4 @@
-"""From the config to data sets that are ready."""
+"""Load data sets from a config."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def parts(splits) -> list[Any]:
     return found
 
 
-def test_digits_need_nothing():
+def test_digits_need_no_download():
     splits = load(DataConfig())
     assert (len(splits.train), len(splits.test), splits.validation) == (1197, 600, None)
     assert splits.shape == (1, 8, 8)
@@ -108,7 +108,7 @@ def test_resolution_averages_and_scales_the_padding(tmp_path):
         ("cifar10", made.cifar10, Augmentation(4, flip=True)),
     ],
 )
-def test_augmentation_is_as_asked_and_digits_are_never_mirrored(tmp_path, name, make, expected):
+def test_augmentation_follows_the_config_and_digits_are_never_mirrored(tmp_path, name, make, expected):
     if make:
         make(tmp_path)
     config = {"name": name, "root": str(tmp_path)}
@@ -130,7 +130,7 @@ def test_a_folder_of_images_is_loaded(tmp_path):
         load(DataConfig(name="folder"))
 
 
-def test_a_damaged_file_is_told_with_its_checksum_and_the_way_out(tmp_path):
+def test_a_damaged_file_is_reported_with_its_checksum_and_a_remedy(tmp_path):
     made.cifar10(tmp_path)
     (tmp_path / "data_batch_5").write_bytes(b"cut")
     with pytest.raises(DataError, match=r"data_batch_5 is damaged: .*published: sha256:d918") as caught:
@@ -143,12 +143,12 @@ def test_a_missing_set_says_how_to_get_it():
         load(DataConfig(name="cifar100"))
 
 
-def test_an_unknown_name_gives_near_ones_and_the_way_of_ones_own():
+def test_an_unknown_name_suggests_similar_names_and_a_factory():
     with pytest.raises(DataError, match=r"did you mean 'cifar10'\? .*, or package\.module:factory"):
         load(DataConfig(name="cifar-10"))
 
 
 @pytest.mark.parametrize("option", ["train_size", "test_size"])
-def test_more_samples_than_there_are_are_refused(option):
-    with pytest.raises(ValueError, match=f"data.{option} must be .* samples there are, got 5000"):
+def test_a_size_above_the_number_of_samples_is_refused(option):
+    with pytest.raises(ValueError, match=f"data.{option} must be .* the number of samples, got 5000"):
         load(DataConfig(**{option: 5000}))

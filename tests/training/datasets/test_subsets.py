@@ -1,4 +1,4 @@
-"""Subsets, splits, imbalance and noise keep what they promise for any labels."""
+"""Subsets, splits, imbalance and label noise, for any labels."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smdl.training.config import DataConfig
-from smdl.training.datasets.subsets import arrange, generator, imbalanced, noisy, split, subset
+from smdl.training.datasets.subsets import (
+    generator,
+    imbalanced_subset,
+    make_subsets,
+    noisy_labels,
+    stratified_split,
+    stratified_subset,
+)
 
 labels_ = st.lists(st.integers(0, 6), min_size=1, max_size=120).map(np.array)
 seeds = st.integers(0, 2**32)
@@ -19,65 +26,65 @@ def rng(seed=0):
 @given(labels_, st.data(), seeds)
 def test_a_subset_has_exactly_its_size_and_the_proportions(labels, data, seed):
     size = data.draw(st.integers(1, len(labels)))
-    chosen = subset(labels, size, rng(seed))
+    chosen = stratified_subset(labels, size, rng(seed))
     assert len(np.unique(chosen)) == len(chosen) == size
     assert chosen.tolist() == sorted(chosen)
     counts, kept = np.bincount(labels, minlength=7), np.bincount(labels[chosen], minlength=7)
     shares = size * counts / len(labels)
     if size >= (counts > 0).sum():
         assert (kept[counts > 0] >= 1).all()
-    if not (shares[counts > 0] < 1).any():  # else someone gave up a seat
+    if not (shares[counts > 0] < 1).any():  # otherwise a class gave up a seat
         assert (np.abs(kept - shares) < 1).all()
 
 
-def test_rare_classes_are_in_at_the_cost_of_the_most_frequent():
+def test_rare_classes_get_a_sample_of_the_most_frequent_class():
     labels = np.repeat([0, 1, 2], [1000, 1, 1])
-    assert np.bincount(labels[subset(labels, 10, rng())]).tolist() == [8, 1, 1]
+    assert np.bincount(labels[stratified_subset(labels, 10, rng())]).tolist() == [8, 1, 1]
 
 
-def test_fewer_samples_than_classes_go_to_the_largest():
+def test_with_fewer_samples_than_classes_the_largest_classes_get_them():
     labels = np.repeat([0, 1, 2], [5, 50, 45])
-    assert np.unique(labels[subset(labels, 2, rng())]).tolist() == [1, 2]
+    assert np.unique(labels[stratified_subset(labels, 2, rng())]).tolist() == [1, 2]
 
 
 def test_another_seed_gives_other_samples():
     labels = np.repeat(np.arange(10), 100)
-    assert subset(labels, 100, rng(0)).tolist() == subset(labels, 100, rng(0)).tolist()
-    assert subset(labels, 100, rng(0)).tolist() != subset(labels, 100, rng(1)).tolist()
+    assert stratified_subset(labels, 100, rng(0)).tolist() == stratified_subset(labels, 100, rng(0)).tolist()
+    assert stratified_subset(labels, 100, rng(0)).tolist() != stratified_subset(labels, 100, rng(1)).tolist()
 
 
 @pytest.mark.parametrize("size", [0, 6])
 def test_a_subset_of_more_than_all_is_refused(size):
-    with pytest.raises(ValueError, match=f"data.train_size must be .* to the 5 samples there are, got {size}"):
-        subset(np.zeros(5, np.int64), size, rng(), "data.train_size")
+    with pytest.raises(ValueError, match=f"data.train_size must be .* from 1 to 5, the number of samples, got {size}"):
+        stratified_subset(np.zeros(5, np.int64), size, rng(), "data.train_size")
 
 
 @given(labels_.filter(lambda labels: len(labels) > 1), st.floats(0.01, 0.99), seeds)
-def test_a_split_loses_and_doubles_nothing(labels, fraction, seed):
-    rest, held = split(labels, fraction, rng(seed))
+def test_a_split_contains_every_sample_once(labels, fraction, seed):
+    rest, held = stratified_split(labels, fraction, rng(seed))
     assert sorted([*rest, *held]) == list(range(len(labels)))
     assert len(held) == min(max(round(fraction * len(labels)), 1), len(labels) - 1)
 
 
 def test_a_split_keeps_the_proportions():
     labels = np.repeat([0, 1, 2], [60, 30, 10])
-    assert np.bincount(labels[split(labels, 0.2, rng())[1]]).tolist() == [12, 6, 2]
+    assert np.bincount(labels[stratified_split(labels, 0.2, rng())[1]]).tolist() == [12, 6, 2]
 
 
 def test_one_sample_cannot_be_split():
     with pytest.raises(ValueError, match="at least 2 samples, got 1"):
-        split(np.zeros(1, np.int64), 0.5, rng())
+        stratified_split(np.zeros(1, np.int64), 0.5, rng())
 
 
 def test_imbalance_falls_exponentially_from_all_to_one_in_factor():
     labels = np.repeat(np.arange(5), 1000)
-    kept = np.bincount(labels[imbalanced(labels, 16, 5, rng())])
+    kept = np.bincount(labels[imbalanced_subset(labels, 16, 5, rng())])
     assert kept.tolist() == [1000, 500, 250, 125, 62]
 
 
 @given(labels_, st.floats(1, 1e6), seeds)
 def test_imbalance_leaves_no_class_empty_and_adds_nothing(labels, factor, seed):
-    kept = imbalanced(labels, factor, 7, rng(seed))
+    kept = imbalanced_subset(labels, factor, 7, rng(seed))
     before, after = np.bincount(labels, minlength=7), np.bincount(labels[kept], minlength=7)
     assert after[0] == before[0]
     assert ((after >= 1) == (before >= 1)).all()
@@ -87,33 +94,35 @@ def test_imbalance_leaves_no_class_empty_and_adds_nothing(labels, factor, seed):
 @given(labels_, st.floats(0, 1), seeds)
 def test_noise_changes_exactly_its_share_to_other_classes(labels, fraction, seed):
     before = labels.copy()
-    changed = noisy(labels, fraction, 7, rng(seed))
+    changed = noisy_labels(labels, fraction, 7, rng(seed))
     assert (changed != labels).sum() == round(fraction * len(labels))
     assert ((changed >= 0) & (changed < 7)).all()
     assert (labels == before).all()
 
 
-def test_noise_falls_on_all_other_classes_alike():
-    counts = np.bincount(noisy(np.full(9000, 3), 1.0, 10, rng()), minlength=10)
+def test_noise_is_uniform_over_the_other_classes():
+    counts = np.bincount(noisy_labels(np.full(9000, 3), 1.0, 10, rng()), minlength=10)
     assert counts[3] == 0
     assert np.delete(counts, 3).min() > 900  # of 1000
 
 
 def test_noise_with_one_class_is_refused():
-    with pytest.raises(ValueError, match="label_noise takes at least 2 classes"):
-        noisy(np.zeros(5, np.int64), 0.5, 1, rng())
-    assert noisy(np.zeros(5, np.int64), 0.0, 1, rng()).tolist() == [0] * 5
+    with pytest.raises(ValueError, match="label_noise needs at least 2 classes"):
+        noisy_labels(np.zeros(5, np.int64), 0.5, 1, rng())
+    assert noisy_labels(np.zeros(5, np.int64), 0.0, 1, rng()).tolist() == [0] * 5
 
 
-def test_purposes_draw_from_streams_of_their_own():
+def test_every_purpose_has_its_own_random_stream():
     draws = [generator(0, purpose).integers(2**62) for purpose in ("train subset", "test subset", "validation")]
     assert len(set(draws)) == 3
 
 
-def test_noise_and_imbalance_do_not_change_who_is_held_out():
+def test_noise_and_imbalance_do_not_change_the_validation_set():
     labels = np.repeat(np.arange(4), 50)
-    _, _, plain = arrange(labels, 4, DataConfig(train_size=100, validation=0.2))
-    train, _, spoiled = arrange(labels, 4, DataConfig(train_size=100, validation=0.2, label_noise=0.3, imbalance=5))
+    _, _, plain = make_subsets(labels, 4, DataConfig(train_size=100, validation=0.2))
+    train, _, spoiled = make_subsets(
+        labels, 4, DataConfig(train_size=100, validation=0.2, label_noise=0.3, imbalance=5)
+    )
     assert plain is not None
     assert spoiled is not None
     assert plain.tolist() == spoiled.tolist()
@@ -121,19 +130,19 @@ def test_noise_and_imbalance_do_not_change_who_is_held_out():
 
 
 def test_steps_come_in_order():
-    """100 of 200, 20 of them held out, class 3 thinned to a fifth of its 20, then 30 % of what is left mislabelled."""
+    """Take 100 of 200, hold out 20, keep a fifth of class 3, then change 30 % of the remaining labels."""
     labels = np.repeat(np.arange(4), 50)
     config = DataConfig(train_size=100, validation=0.2, label_noise=0.3, imbalance=5)
-    train, named, held = arrange(labels, 4, config)
+    train, named, held = make_subsets(labels, 4, config)
     assert held is not None
     assert np.bincount(labels[held]).tolist() == [5] * 4
     assert np.bincount(labels[train]).tolist() == [20, 12, 7, 4]
     assert (named != labels[train]).sum() == round(0.3 * 43)
 
 
-def test_nothing_asked_is_nothing_done():
+def test_the_default_config_changes_nothing():
     labels = np.array([1, 0, 1])
-    train, named, held = arrange(labels, 2, DataConfig())
+    train, named, held = make_subsets(labels, 2, DataConfig())
     assert train.tolist() == [0, 1, 2]
     assert named.tolist() == [1, 0, 1]
     assert held is None

@@ -1,4 +1,4 @@
-"""Pickles give data or an error; they never run anything."""
+"""A pickle gives data or an error, and never runs code."""
 
 import pickle
 from pathlib import Path
@@ -57,7 +57,7 @@ def attacks():
     # Protocol 4 splits dotted names: attributes of what is admitted must not be reached.
     for name in ("ndarray.__class__", "dtype.__init__.__globals__", "ctypeslib.ctypes.CDLL"):
         yield f"numpy.{name}", b"\x80\x04\x8c\x05numpy" + b"\x8c" + bytes([len(name)]) + name.encode() + b"\x93."
-    # The whole way of it: getattr(getattr(ndarray, ...)) through builtins.
+    # The complete attack: getattr(getattr(ndarray, ...)) through builtins.
     yield "builtins.getattr", pickle.dumps(Calls(getattr, np.ndarray, "__class__"))
     yield "copyreg._reconstructor", b"ccopyreg\n_reconstructor\n."
 
@@ -74,7 +74,7 @@ def test_an_attack_is_refused_by_name_and_runs_nothing(tmp_path, monkeypatch, na
 
 
 def test_the_attacks_would_work_on_pickle_itself(tmp_path, monkeypatch):
-    """Or the test above could not fail."""
+    """Otherwise the test above could not fail."""
     monkeypatch.chdir(tmp_path)
     worked = 0
     for _, attack in attacks():
@@ -87,7 +87,7 @@ def test_the_attacks_would_work_on_pickle_itself(tmp_path, monkeypatch):
     assert worked >= 5
 
 
-def test_what_is_refused_is_not_even_imported(tmp_path, monkeypatch):
+def test_a_refused_module_is_not_imported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "malicious.py").write_text(f"open({MARK!r}, 'w').close()")

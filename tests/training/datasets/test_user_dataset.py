@@ -1,4 +1,4 @@
-"""Data sets of the user's own, from package.module:factory."""
+"""Data sets of the user, from package.module:factory."""
 
 import textwrap
 from typing import Any
@@ -23,7 +23,7 @@ def pairs(n, classes=4):
 
 @pytest.fixture
 def write(tmp_path, monkeypatch, request):
-    """A module in the working folder; gives what data.name must be, for a factory `make`."""
+    """A function that writes a module to the working folder and returns data.name for its factory `make`."""
     monkeypatch.chdir(tmp_path)
     name = f"mine_{abs(hash(request.node.nodeid))}"
 
@@ -50,7 +50,7 @@ def test_a_factory_that_takes_an_argument_gets_the_config(write):
     assert len(load(DataConfig(name=name, seed=12)).train) == 12
 
 
-def test_everything_that_works_on_labels_works_here(write):
+def test_subsets_splits_imbalance_and_noise_work(write):
     name = write("def make(): return pairs(400), pairs(80)")
     config = DataConfig(name=name, train_size=200, test_size=20, validation=0.2, imbalance=4, label_noise=0.1)
     splits: Any = load(config)
@@ -63,7 +63,7 @@ def test_everything_that_works_on_labels_works_here(write):
     assert not held & {int(splits.train[i][0][0]) for i in range(len(splits.train))}
 
 
-def test_labels_of_the_data_set_spare_reading_it(write):
+def test_a_data_set_with_labels_is_not_read_for_them(write):
     name = write(
         """
         class Costly(Dataset):
@@ -99,7 +99,7 @@ def test_reading_labels_leaves_the_generator_alone(write):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_what_is_in_memory_stays_there(write):
+def test_an_in_memory_data_set_stays_in_memory(write):
     name = write(
         """
         from smdl.training.datasets.augment import Augmentation
@@ -138,27 +138,27 @@ def test_what_is_in_memory_stays_there(write):
         ("def make(): return [('text', 0)], [('text', 0)]", "an input of .* a tensor or array, got 'str'"),
         ("def make(): return pairs(4), [(torch.zeros(3), -1)]", "must be from 0 to 3, found -1 to 3"),
         ("def make():\n  d = pairs(4); d.classes = ['a', 'b']\n  return d, d", "must be from 0 to 1, found 0 to 3"),
-        ("def make():\n  d = pairs(4); d.targets = torch.rand(4)\n  return d, d", "one whole number a sample"),
+        ("def make():\n  d = pairs(4); d.targets = torch.rand(4)\n  return d, d", "one whole number per sample"),
     ],
 )
-def test_a_bad_factory_is_told_why(write, body, problem):
+def test_a_bad_factory_is_explained(write, body, problem):
     with pytest.raises(ValueError, match=problem):
         load(DataConfig(name=write(body)))
 
 
-def test_a_module_that_is_not_there_is_named(write):
+def test_a_missing_module_is_named(write):
     write("")
     with pytest.raises(ValueError, match="no module 'nowhere_at_all'"):
         load(DataConfig(name="nowhere_at_all:make"))
 
 
-def test_an_error_inside_the_factory_is_the_users_to_see(write):
+def test_an_error_inside_the_factory_is_raised(write):
     with pytest.raises(ZeroDivisionError):
         load(DataConfig(name=write("def make(): return 1 / 0")))
 
 
 @pytest.mark.parametrize("option", [{"resolution": 8}, {"augment": True}, {"augment": False}])
-def test_what_only_images_can_have_is_refused(write, option):
+def test_options_of_built_in_sets_are_refused(write, option):
     name = write("def make(): return pairs(4), pairs(4)")
-    with pytest.raises(DataError, match=f"data.{next(iter(option))} is for the built-in sets"):
+    with pytest.raises(DataError, match=f"data.{next(iter(option))} works with the built-in sets"):
         load(DataConfig(name=name, **option))

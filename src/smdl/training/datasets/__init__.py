@@ -1,1 +1,1 @@
-"""Data sets: found or downloaded, read, arranged, and held in memory."""
+"""Data sets: find or download them, read them, take subsets, and hold them in memory."""

@@ -1,9 +1,9 @@
 """Random crops and flips of a whole batch at once.
 
-A crop of a zero-padded image is the image moved in memory, with zeros where pixels of its neighbours came in: so a
-batch is cropped by one copy a sample and one multiplication, without padding a single row. Flipping is choosing the
-copy from a mirrored twin. Images (B, C, H, W) are uint8 or float, on any device; the draws are those of torch's global
-CPU generator.
+A crop of a zero-padded image is a shifted window of memory in which the pixels outside the image are set to 0. So a
+batch is cropped by one copy per sample and one multiplication, without padding. A flipped image is copied from a
+mirrored batch. Images (B, C, H, W) are uint8 or float, on any device. Random numbers come from the global CPU generator
+of torch.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from smdl.errors import choice
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Crops of images padded by `padding` zeros a side, then flips of half of them."""
+    """Crop images padded by `padding` zeros per side, then flip half of them."""
 
     padding: int = 0
     flip: bool = False
@@ -29,38 +29,38 @@ class Augmentation:
             raise ValueError(choice("padding", self.padding, "a whole number ≥ 0"))
 
     def __call__(self, images: Tensor) -> Tensor:
-        """A batch of the same shape and type; the one given stays as it is."""
-        return _moved(images, self.padding, self.flip)
+        """Return a new batch of the same shape and type."""
+        return _shifted(images, self.padding, self.flip)
 
 
 def pad_crop(images: Tensor, padding: int) -> Tensor:
-    """A crop at a random place of each image, padded by `padding` zeros a side."""
+    """Crop each image at a random place, after padding by `padding` zeros per side."""
     return Augmentation(padding)(images)
 
 
 def flip(images: Tensor) -> Tensor:
-    """Each image mirrored left to right, or not, with equal chances."""
+    """Mirror each image left to right with probability 1/2."""
     return Augmentation(flip=True)(images)
 
 
-def _moved(images: Tensor, padding: int, mirror: bool) -> Tensor:
+def _shifted(images: Tensor, padding: int, mirror: bool) -> Tensor:
     table = _table(images.shape, padding, mirror, images.dtype, images.device)
     place = torch.randint(len(table.steps), table.starts.shape).to(images.device)
-    twin = [images.flip(3).flatten()] if mirror else []
-    memory = torch.cat([table.margin, images.flatten(), *twin, table.margin])
+    mirrored = [images.flip(3).flatten()] if mirror else []
+    memory = torch.cat([table.margin, images.flatten(), *mirrored, table.margin])
     starts = table.starts + table.steps.index_select(0, place)
     moved = memory.unfold(0, images[0].numel(), 1).index_select(0, starts).view_as(images)
     return moved.mul_(table.inside.index_select(0, table.corners.index_select(0, place))) if padding else moved
 
 
 class _Table(NamedTuple):
-    """What all batches of a shape have in common; a place is one of (2·padding + 1)² windows, mirrored or not."""
+    """What all batches of one shape share. A place is one of (2·padding + 1)² windows, mirrored or not."""
 
-    starts: Tensor  # (B,) of each image in memory
-    steps: Tensor  # (places,) from there
+    starts: Tensor  # (B,) where each image starts in memory
+    steps: Tensor  # (places,) offset of each place from the start
     margin: Tensor  # before the first image and after the last
-    inside: Tensor  # (corners, 1, H, W) 1 inside the image and 0 in the padding, a view of one padded image
-    corners: Tensor  # (places,)
+    inside: Tensor  # (corners, 1, H, W) 1 inside the image, 0 in the padding; a view of one padded image
+    corners: Tensor  # (places,) index into `inside`
 
 
 @lru_cache(maxsize=32)

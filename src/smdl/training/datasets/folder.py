@@ -1,4 +1,4 @@
-"""A folder of one's own: images sorted into a folder for each class."""
+"""Read a folder of images with one subfolder per class."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,50 +12,50 @@ import torch
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.formats import Part, Source
 from smdl.training.datasets.progress import progress_bar
-from smdl.training.datasets.subsets import generator, split
+from smdl.training.datasets.subsets import generator, stratified_split
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 LAYOUT = "data.root must hold train/<class>/*.png and test/<class>/*.png, or <class>/*.png"
 
 
 def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
-    """root/train/<class>/* with root/test (or val)/<class>/*, or root/<class>/* of which a fifth becomes the test.
+    """Read root/train/<class>/* and root/test (or val)/<class>/*, or split root/<class>/*: a fifth is the test set.
 
-    Images become greyscale if all of them are, RGB otherwise, and `resolution` pixels a side if given.
+    Images are greyscale if all files are, RGB otherwise, and are resized to `resolution` pixels per side if given.
     """
     if not root.is_dir():
         raise DataError(f"{LAYOUT}; there is no folder {root}")
     if not _folders(root / "train"):
-        classes, files, labels = _listed(root, [path.name for path in _folders(root)])
+        classes, files, labels = _list_images(root, [path.name for path in _folders(root)])
         part = _read(files, labels, resolution)
-        rows = split(labels, 0.2, generator(seed, "folder"))
-        train, test = (Part(part.images[chosen], part.labels[chosen]) for chosen in rows)
+        rows = stratified_split(labels, 0.2, generator(seed, "folder"))
+        train, test = (Part(part.images[indices], part.labels[indices]) for indices in rows)
         return Source(train, test, classes)
     other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
     if other is None:
-        raise DataError(f"{LAYOUT}; {root} has train, and neither test nor val")
-    classes, files, labels = _listed(root / "train", [path.name for path in _folders(root / "train")])
-    _, more_files, more_labels = _listed(other, classes)
+        raise DataError(f"{LAYOUT}; {root} has train, but neither test nor val")
+    classes, files, labels = _list_images(root / "train", [path.name for path in _folders(root / "train")])
+    _, more_files, more_labels = _list_images(other, classes)
     both = _read(files + more_files, np.concatenate([labels, more_labels]), resolution)
     cut = len(files)
     return Source(Part(both.images[:cut], both.labels[:cut]), Part(both.images[cut:], both.labels[cut:]), classes)
 
 
 def _folders(path: Path) -> list[Path]:
-    """Sorted; hidden ones left out."""
+    """Return the subfolders in order, without hidden ones."""
     found = path.iterdir() if path.is_dir() else ()
     return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _listed(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.ndarray]:
-    """(classes, the images below root in order, the number of each one's class)."""
+def _list_images(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.ndarray]:
+    """Return (classes, image files below root in order, class number of each file)."""
     if not classes:
         raise DataError(f"{LAYOUT}; {root} has no folders")
     files: list[Path] = []
     labels: list[int] = []
     for path in _folders(root):
         if path.name not in classes:
-            raise DataError(f"{path} is of a class that train does not have: {', '.join(classes)}")
+            raise DataError(f"{path} is not one of the classes in train: {', '.join(classes)}")
         images = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
         if not images:
             raise DataError(f"{path} has no images ({', '.join(SUFFIXES)}); add some, or remove the folder")
@@ -67,10 +67,10 @@ def _listed(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.n
 
 
 def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part:
-    """The headers first, which say what to expect, then the pixels."""
+    """Read all headers first, for the mode and the size of the images, then the pixels."""
     modes, sizes = set(), Counter()
     for path in files:
-        with _opened(path) as image:
+        with _open_image(path) as image:
             modes.add(image.mode)
             sizes[image.size] += 1
     if resolution is None and len(sizes) > 1:
@@ -81,7 +81,7 @@ def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part
     images = torch.empty(len(files), channels, height, width, dtype=torch.uint8)
     with progress_bar(f"reading {len(files)} images", len(files)) as advance:
         for row, path in zip(images, files, strict=True):
-            with _opened(path) as image:
+            with _open_image(path) as image:
                 pixels = image.convert(mode).resize((width, height), 2)  # bilinear, and antialiased
             row.copy_(torch.from_numpy(np.array(pixels).reshape(height, width, channels)).permute(2, 0, 1))
             advance(1)
@@ -89,7 +89,7 @@ def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_image(path: Path) -> Iterator[Any]:
     from PIL import Image
 
     try:

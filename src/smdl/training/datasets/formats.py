@@ -1,4 +1,4 @@
-"""The files of the known sets -> uint8 images (N, C, H, W) and class numbers. Everything is checked on the way."""
+"""Read the files of the built-in sets as uint8 images (N, C, H, W) and class numbers, and check them."""
 
 import gzip
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from smdl.training.datasets.errors import DamagedError
-from smdl.training.datasets.subsets import generator, split
+from smdl.training.datasets.subsets import generator, stratified_split
 from smdl.training.datasets.unpickle import unpickle
 
 FASHION = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A data set as its files have it."""
+    """A data set as it is in its files."""
 
     train: Part
     test: Part
@@ -34,7 +34,7 @@ class Source(NamedTuple):
 
 
 def fashion_mnist(folder: Path) -> Source:
-    """Four gzipped idx files."""
+    """Read four gzipped idx files."""
     parts = []
     for start in ("train", "t10k"):
         path = folder / f"{start}-labels-idx1-ubyte.gz"
@@ -44,7 +44,7 @@ def fashion_mnist(folder: Path) -> Source:
 
 
 def cifar10(folder: Path) -> Source:
-    """Five pickled batches and one for the test."""
+    """Read five pickled training batches and one test batch."""
     classes = _names(folder / "batches.meta", "label_names")
     batches = [_cifar(folder / f"data_batch_{number}", "labels", classes) for number in range(1, 6)]
     train = Part(torch.cat([batch.images for batch in batches]), torch.cat([batch.labels for batch in batches]))
@@ -52,14 +52,14 @@ def cifar10(folder: Path) -> Source:
 
 
 def cifar100(folder: Path) -> Source:
-    """Two pickles; the hundred fine classes."""
+    """Read two pickles, with the hundred fine classes."""
     classes = _names(folder / "meta", "fine_label_names")
     train, test = (_cifar(folder / name, "fine_labels", classes) for name in ("train", "test"))
     return Source(train, test, classes)
 
 
 def svhn(folder: Path) -> Source:
-    """Two MATLAB files; their class 10 is the digit 0."""
+    """Read two MATLAB files, in which class 10 is the digit 0."""
     from scipy.io import loadmat
 
     parts = []
@@ -80,18 +80,18 @@ def svhn(folder: Path) -> Source:
 
 
 def digits() -> Source:
-    """The 1,797 digits of 8 × 8 pixels inside scikit-learn: 1,197 to train on and 600 to test, always the same."""
+    """Return the 1,797 digits of 8 × 8 pixels of scikit-learn, with a fixed split: 1,197 for training, 600 for test."""
     from sklearn.datasets import load_digits
 
     found: Any = load_digits()
     images, labels = np.round(found.images * (255 / 16)).astype(np.uint8)[:, None], found.target
-    train, test = split(labels, 600 / 1797, generator(0, "digits"))
+    train, test = stratified_split(labels, 600 / 1797, generator(0, "digits"))
     train, test = (_part(Path("load_digits()"), images[rows], labels[rows], (1, 8, 8), 10) for rows in (train, test))
     return Source(train, test, TEN)
 
 
 def idx(path: Path, *shape: int) -> np.ndarray:
-    """N items of that shape from a gzipped idx file: 0, 0, 8 (bytes), how many dimensions, their sizes, the data."""
+    """Read N items of this shape from a gzipped idx file: 0, 0, 8 (uint8), number of dimensions, sizes, data."""
     magic = bytes([0, 0, 8, 1 + len(shape)])
     try:
         with gzip.open(path) as file:
@@ -112,7 +112,7 @@ def idx(path: Path, *shape: int) -> np.ndarray:
 
 
 def _cifar(path: Path, key: str, classes: list[str]) -> Part:
-    """One pickle: `data` (N, 3072), the red plane first, and labels."""
+    """Read one pickle: `data` (N, 3072), the red plane first, and labels."""
     content = unpickle(path)
     images, labels = content.get("data"), content.get(key)
     if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != 3072:
@@ -128,7 +128,7 @@ def _names(path: Path, key: str) -> list[str]:
 
 
 def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], classes: int) -> Part:
-    """Checked: one whole label for each image of that shape, inside the range of the classes."""
+    """Check images and labels: images of this shape, with one whole number below `classes` per image."""
     if images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
         raise DamagedError(path, f"uint8 images of shape {shape} were expected, found {_kind(images)}")
     try:

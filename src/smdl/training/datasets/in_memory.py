@@ -1,4 +1,4 @@
-"""InMemory: a data set held in memory, which hands out whole batches."""
+"""InMemory: a data set held in memory that reads whole batches at once."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -12,13 +12,13 @@ from smdl.training.datasets.augment import Augmentation
 
 
 class InMemory(Dataset[tuple[Tensor, Any]]):
-    """Images (N, C, H, W) as uint8, or float vectors (N, D), and a class number for each.
+    """Images (N, C, H, W) as uint8, or float vectors (N, D), with one class number per sample.
 
-    `memory[i]` is (input, class number); `memory.__getitems__(indices)` is a whole batch, augmented and normalised at
-    once: a DataLoader takes it with `collate_fn=whole`.
+    `data[i]` is (input, class number). `data.__getitems__(indices)` is a whole batch, augmented and normalised at once;
+    a DataLoader needs `collate_fn=identity_collate` for it.
 
-    mean, std  (C,), in the images' own units: inputs are (image − mean) / std
-    classes    their names
+    mean, std  (C,), in the units of the images: inputs are (image − mean) / std
+    classes    the names of the classes
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class InMemory(Dataset[tuple[Tensor, Any]]):
         classes: Sequence[str] | None = None,
     ) -> None:
         if len(images) != len(labels):
-            raise ValueError(f"labels must be one an image: {len(images)} images, {len(labels)} labels")
+            raise ValueError(f"there must be one label per image, got {len(images)} images, {len(labels)} labels")
         self.images = images
         self.labels = labels.to(torch.int64)
         self.mean = mean
@@ -49,39 +49,39 @@ class InMemory(Dataset[tuple[Tensor, Any]]):
         return inputs[0], int(labels[0])
 
     def __getitems__(self, indices: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
-        """(inputs float32 (B, ...), labels (B,))."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        images = self.images.index_select(0, chosen)
+        """Return (inputs float32 (B, ...), labels (B,))."""
+        rows = torch.as_tensor(indices, dtype=torch.int64)
+        images = self.images.index_select(0, rows)
         if self.augmentation is not None:
             images = self.augmentation(images)
-        inputs = images.to(torch.float32)  # of uint8 or float64 a copy, of float32 what index_select has made
+        inputs = images.to(torch.float32)  # float32 images are not copied again
         if self.mean is not None and self.std is not None:
             across = (-1, *[1] * (inputs.ndim - 2))
             inputs.sub_(self.mean.view(across)).div_(self.std.view(across))
-        return inputs, self.labels.index_select(0, chosen)
+        return inputs, self.labels.index_select(0, rows)
 
     def plain(self) -> "InMemory":
-        """The same samples, in the same memory, without augmentation."""
+        """Return the same samples, in the same memory, without augmentation."""
         twin = copy(self)
         twin.augmentation = None
         return twin
 
-    def take(self, indices: Tensor, labels: Tensor) -> "InMemory":
-        """These samples alone, under these labels."""
+    def labelled_subset(self, indices: Tensor, labels: Tensor) -> "InMemory":
+        """Return these samples with these labels."""
         twin = copy(self)
-        if not torch.equal(indices, torch.arange(len(self))):  # else the images are shared
+        if not torch.equal(indices, torch.arange(len(self))):  # otherwise share the images
             twin.images = self.images.index_select(0, indices)
         twin.labels = labels
         return twin
 
 
-def whole(batch: Any) -> Any:
-    """The collate_fn of InMemory: its batches are whole already."""
+def identity_collate(batch: Any) -> Any:
+    """Return the batch unchanged: the collate_fn for InMemory, which reads whole batches."""
     return batch
 
 
-def moments(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (1 where it is 0) of each channel of uint8 images (N, C, H, W), exactly."""
+def mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the exact mean and standard deviation (1 if it is 0) of each channel of uint8 images (N, C, H, W)."""
     values = torch.arange(256, dtype=torch.float64)
     counts = torch.stack([images[:, c].flatten().bincount(minlength=256) for c in range(images.shape[1])])
     shares = counts.double() / counts.sum(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""From a DataConfig to data sets that are ready to train on."""
+"""Load the data sets that a DataConfig describes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,9 @@ from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.folder import folder
-from smdl.training.datasets.in_memory import InMemory, moments
-from smdl.training.datasets.subsets import arrange, generator, subset
+from smdl.training.datasets.in_memory import InMemory, mean_and_std
+from smdl.training.datasets.subsets import generator, make_subsets, stratified_subset
+from smdl.training.datasets.user_dataset import labelled_subset
 
 READERS = {
     "cifar10": formats.cifar10,
@@ -24,13 +25,13 @@ READERS = {
     "svhn": formats.svhn,
 }
 NAMES = ("digits", "folder", *READERS)
-AUGMENTED = ("cifar10", "cifar100")  # unless the config says otherwise
-MIRRORED = ("cifar10", "cifar100", "fashion-mnist", "folder")  # a mirrored digit is none
+AUGMENTED = ("cifar10", "cifar100")  # by default
+MIRRORED = ("cifar10", "cifar100", "fashion-mnist", "folder")  # digits have no mirror images
 
 
 @dataclass
 class Splits:
-    """The parts of a data set: `shape` is that of one input, `validation` None unless asked for."""
+    """The parts of a data set. `shape` is the shape of one input. `validation` is None unless the config sets it."""
 
     train: Dataset
     test: Dataset
@@ -40,26 +41,27 @@ class Splits:
 
 
 def load(config: DataConfig) -> Splits:
-    """The data set of a config: a subset, less the validation set, made imbalanced, then mislabelled, as it says.
+    """Load a data set. In this order: take a subset, hold out a validation set, thin classes, add label noise.
 
-    Built-in sets and folders are normalised by the mean and deviation of the training images, channel by channel.
+    Images of built-in sets and folders are normalised by the mean and deviation of each channel of the training set.
     """
     name, built_in = config.name, ":" not in config.name
-    train, test = _read(config) if built_in else user_dataset.make(config)
+    train, test = _read(config) if built_in else user_dataset.make_datasets(config)
     labels, test_labels = user_dataset.labels_of(train, name), user_dataset.labels_of(test, name)
     classes = user_dataset.classes_of(train, (labels, test_labels), name)
-    chosen, named, held = arrange(labels, len(classes), config)
-    tested = np.arange(len(test_labels))
+    rows, targets, held = make_subsets(labels, len(classes), config)
+    test_rows = np.arange(len(test_labels))
     if config.test_size is not None:
-        tested = subset(test_labels, config.test_size, generator(config.seed, "test subset"), "data.test_size")
-    parts = [user_dataset.take(train, chosen, named), user_dataset.take(test, tested, test_labels[tested])]
+        rng = generator(config.seed, "test subset")
+        test_rows = stratified_subset(test_labels, config.test_size, rng, "data.test_size")
+    parts = [labelled_subset(train, rows, targets), labelled_subset(test, test_rows, test_labels[test_rows])]
     if held is not None:
-        parts.append(user_dataset.take(train.plain() if isinstance(train, InMemory) else train, held, labels[held]))
+        plain = train.plain() if isinstance(train, InMemory) else train
+        parts.append(labelled_subset(plain, held, labels[held]))
     if built_in:
-        _finish([part for part in parts if isinstance(part, InMemory)], config)
-    return Splits(
-        parts[0], parts[1], parts[2] if held is not None else None, classes, user_dataset.shape_of(parts[0], name)
-    )
+        _prepare_images([part for part in parts if isinstance(part, InMemory)], config)
+    validation = parts[2] if held is not None else None
+    return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name))
 
 
 def _read(config: DataConfig) -> tuple[InMemory, InMemory]:
@@ -76,18 +78,18 @@ def _read(config: DataConfig) -> tuple[InMemory, InMemory]:
         except DamagedError as error:
             raise diagnosis(config.name, error) from error
     else:
-        raise DataError(f"{unknown('data set', config.name, NAMES)}, or package.module:factory of your own")
+        raise DataError(f"{unknown('data set', config.name, NAMES)}, or package.module:factory")
     return InMemory(*source.train, classes=source.classes), InMemory(*source.test, classes=source.classes)
 
 
-def _finish(parts: list[InMemory], config: DataConfig) -> None:
-    """Resize all of them, normalise them by the first, and augment the first: the training set."""
+def _prepare_images(parts: list[InMemory], config: DataConfig) -> None:
+    """Resize all parts and normalise them by the first, the training set; augment the training set."""
     for part in parts:
         if config.resolution is not None and part.images.shape[2:] != (config.resolution,) * 2:
             part.images = F.interpolate(part.images, (config.resolution,) * 2, mode="bilinear", antialias=True)
-    mean, std = moments(parts[0].images)
+    mean, std = mean_and_std(parts[0].images)
     for part in parts:
         part.mean, part.std = mean, std
     if config.augment if config.augment is not None else config.name in AUGMENTED:
         side = min(parts[0].images.shape[2:])
-        parts[0].augmentation = Augmentation(max(1, side // 8), config.name in MIRRORED)  # 4 of CIFAR's 32 pixels
+        parts[0].augmentation = Augmentation(max(1, side // 8), config.name in MIRRORED)  # 4 pixels for the 32 of CIFAR

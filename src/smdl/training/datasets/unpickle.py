@@ -1,6 +1,7 @@
-"""Pickles without the danger: numpy arrays and plain containers, and nothing that could run.
+"""Read pickles safely: numpy arrays and plain containers, and no code.
 
-A pickle names the functions it wants called. CIFAR's need four; every other name is refused before it is imported.
+A pickle names the functions that it calls. The CIFAR files need four; every other name is refused before its module is
+imported.
 """
 
 import _codecs
@@ -12,7 +13,7 @@ import numpy as np
 
 from smdl.training.datasets.errors import DamagedError, DataError
 
-_REBUILD = np.empty(0).__reduce__()[0]  # _reconstruct, wherever this numpy keeps it
+_REBUILD = np.empty(0).__reduce__()[0]  # _reconstruct; its module depends on the version of numpy
 _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _REBUILD,
     ("numpy._core.multiarray", "_reconstruct"): _REBUILD,
@@ -23,7 +24,7 @@ _ADMITTED = {
 
 
 def unpickle(path: Path) -> dict[str, Any]:
-    """The dictionary in a pickle of Python 2 or 3, its keys as text."""
+    """Return the dictionary in a pickle of Python 2 or 3, with its keys as text."""
     try:
         with path.open("rb") as file:
             found = _Unpickler(file, path).load()
@@ -38,13 +39,13 @@ def unpickle(path: Path) -> dict[str, Any]:
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, file: Any, path: Path) -> None:
-        super().__init__(file, encoding="latin1")  # what numpy asks for arrays from Python 2
+        super().__init__(file, encoding="latin1")  # numpy needs it for arrays from Python 2
         self.path = path
 
     def find_class(self, module: str, name: str) -> Any:
-        """Looked up, never imported; a dotted name is a whole name here and leads nowhere."""
+        """Look the name up without an import. A dotted name is not resolved, so it is always refused."""
         if (module, name) not in _ADMITTED:
             raise DamagedError(
-                self.path, f"it wants {module}.{name}, which data has no use for; it may be an attack and was not run"
+                self.path, f"it calls {module}.{name}, which data does not need; it may be an attack and was not run"
             )
         return _ADMITTED[module, name]

@@ -1,5 +1,7 @@
-"""Data sets of one's own: package.module:factory gives (train, test), and the config's subsets, splits, imbalance and
-noise work on them as on any other."""
+"""Data sets of the user: package.module:factory returns (train, test).
+
+Subsets, splits, imbalance and label noise of the config work on them as on any other data set.
+"""
 
 import inspect
 from collections.abc import Sequence
@@ -18,8 +20,8 @@ from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.progress import progress_bar
 
 
-class View(Dataset[tuple[Any, int]]):
-    """Some samples of a data set, under labels of our choice."""
+class LabelledSubset(Dataset[tuple[Any, int]]):
+    """Some samples of a data set, with given labels."""
 
     def __init__(self, dataset: Any, indices: Tensor, labels: Tensor) -> None:
         self.dataset = dataset
@@ -33,36 +35,40 @@ class View(Dataset[tuple[Any, int]]):
         return self.dataset[int(self.indices[index])][0], int(self.labels[index])
 
 
-def take(dataset: Any, indices: np.ndarray, labels: np.ndarray) -> InMemory | View:
-    """These samples under these labels; what is in memory stays there as InMemory."""
-    chosen, named = torch.from_numpy(indices), torch.from_numpy(labels)
-    return dataset.take(chosen, named) if isinstance(dataset, InMemory) else View(dataset, chosen, named)
+def labelled_subset(dataset: Any, indices: np.ndarray, labels: np.ndarray) -> InMemory | LabelledSubset:
+    """Return these samples with these labels. A subset of an InMemory data set is InMemory too."""
+    rows, targets = torch.from_numpy(indices), torch.from_numpy(labels)
+    if isinstance(dataset, InMemory):
+        return dataset.labelled_subset(rows, targets)
+    return LabelledSubset(dataset, rows, targets)
 
 
-def make(config: DataConfig) -> tuple[Any, Any]:
-    """(train, test) from the factory that `config.name` leads to, called with the config if it takes an argument."""
+def make_datasets(config: DataConfig) -> tuple[Any, Any]:
+    """Return (train, test) from the factory `config.name`. The factory gets the config if it takes an argument."""
     for option in ("resolution", "augment"):
         if getattr(config, option) is not None:
             raise DataError(
-                f"data.{option} is for the built-in sets and folders; {config.name} must do that itself "
-                "(its factory may take the config)"
+                f"data.{option} works with the built-in sets and folders only. Do it inside {config.name}, "
+                "which may take the config as an argument."
             )
     factory = load_object(config.name, "data.name")
     if not callable(factory):
         raise DataError(choice(f"data.name {config.name}", type(factory).__name__, "a function"))
-    made: Any = factory(config) if _takes_one(factory) else factory()
-    if not isinstance(made, Sequence) or len(made) != 2 or not all(map(_readable, made)):
+    datasets: Any = factory(config) if _takes_argument(factory) else factory()
+    if not isinstance(datasets, Sequence) or len(datasets) != 2 or not all(map(_is_map_style, datasets)):
         raise DataError(
-            choice(f"what {config.name} returns", _shown(made), "(train, test), data sets with a length and items")
+            choice(
+                f"what {config.name} returns", _type_name(datasets), "(train, test), data sets with a length and items"
+            )
         )
-    for part, dataset in zip(("train", "test"), made, strict=True):
+    for part, dataset in zip(("train", "test"), datasets, strict=True):
         if not len(dataset):
             raise DataError(f"the {part} set of {config.name} is empty")
-    return made[0], made[1]
+    return datasets[0], datasets[1]
 
 
 def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
-    """The shape of the first input."""
+    """Return the shape of the first input."""
     with torch.random.fork_rng(devices=[]):
         inputs, _ = _pair(dataset, 0, name)
     if not hasattr(inputs, "shape"):
@@ -71,7 +77,7 @@ def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
 
 
 def labels_of(dataset: Any, name: str) -> np.ndarray:
-    """The class numbers: `.targets` or `.labels` where there are as many as samples, else read item by item."""
+    """Return the class numbers: `.targets` or `.labels` if their length fits, else read from every item."""
     for attribute in ("targets", "labels"):
         found = getattr(dataset, attribute, None)
         if found is not None and hasattr(found, "__len__") and len(found) == len(dataset):
@@ -84,12 +90,14 @@ def labels_of(dataset: Any, name: str) -> np.ndarray:
                 _, labels[index] = _pair(dataset, index, name)
                 advance(1)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(choice(f"the labels of {name}", f"{labels.dtype} {labels.shape}", "one whole number a sample"))
+        raise DataError(
+            choice(f"the labels of {name}", f"{labels.dtype} {labels.shape}", "one whole number per sample")
+        )
     return labels.astype(np.int64)
 
 
 def classes_of(train: Any, labels: Sequence[np.ndarray], name: str) -> list[str]:
-    """`.classes` of the training set if it has them, else as many numbers as the labels need; labels are checked."""
+    """Return `.classes` of the training set, or else the numbers 0 to the largest label. Check the labels."""
     low, high = min(part.min() for part in labels), max(part.max() for part in labels)
     given = getattr(train, "classes", None)
     classes = [str(label) for label in (range(high + 1) if given is None else given)]
@@ -98,15 +106,15 @@ def classes_of(train: Any, labels: Sequence[np.ndarray], name: str) -> list[str]
     return classes
 
 
-def _takes_one(factory: Any) -> bool:
+def _takes_argument(factory: Any) -> bool:
     try:
         parameters = inspect.signature(factory).parameters.values()
-    except ValueError:  # some builtins have none
+    except ValueError:  # some builtins have no signature
         return False
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
-def _readable(dataset: Any) -> bool:
+def _is_map_style(dataset: Any) -> bool:
     map_style = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     return map_style and not isinstance(dataset, IterableDataset | str | dict)
 
@@ -114,14 +122,14 @@ def _readable(dataset: Any) -> bool:
 def _pair(dataset: Any, index: int, name: str) -> tuple[Any, int]:
     item = dataset[index]
     if not isinstance(item, Sequence) or len(item) != 2:
-        raise DataError(choice(f"an item of {name}", _shown(item), "(input, class number)"))
+        raise DataError(choice(f"an item of {name}", _type_name(item), "(input, class number)"))
     label = np.asarray(item[1])
     if label.ndim or label.dtype.kind not in "iu":
         raise DataError(choice(f"a target of {name}", item[1], "a class number"))
     return item[0], int(label)
 
 
-def _shown(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(type(inner).__name__ for inner in value[:5])}{', ...' if len(value) > 5 else ''})"
     return type(value).__name__
