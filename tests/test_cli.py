@@ -276,15 +276,15 @@ def test_the_library_works_without_the_packages_for_training():
     code = f"""
 import sys
 sys.modules.update(dict.fromkeys({(*TRAIN_PACKAGES, "jsonargparse")}))
-import torch, smdl, smdl.methods
+import torch, smdl
 model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
 data = torch.utils.data.TensorDataset(torch.randn(40, 2), torch.randint(2, (40,)))
-for method in smdl.methods.METHODS:
+for method in ("uniform", "recommended"):
     print(sum(len(targets) for _, targets in smdl.DataLoader(data, model, 8, method=method, epochs=1)))
 print(len(smdl.select(smdl.Pool(torch.rand(20, 4)), smdl.Objective(redundancy=1.0), 5)))
 """
     ended = in_python(code)
-    assert ended.stdout.split() == ["40"] * len(METHODS) + ["5"], ended.stderr
+    assert ended.stdout.split() == ["40", "40", "5"], ended.stderr
 
 
 @pytest.mark.slow
