@@ -1,13 +1,13 @@
-# Each target sets up what it needs: `make demo` and `make test` work on a fresh clone.
+# Each target installs what it needs: `make demo` and `make test` work on a fresh clone.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/.installed
-BENCHED := .venv/.benched
+LOWEST := .venv-lowest
+PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test bench install clean
+.PHONY: demo test test-fast test-lowest bench install clean
 
 demo: install
-	$(BIN)/smdl compare --config configs/digits.yaml --minutes 2 --out runs/demo
+	$(BIN)/smdl compare --config digits --minutes 2 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .
@@ -15,23 +15,35 @@ test: install
 	$(BIN)/pyright
 	$(BIN)/pytest -n auto
 
-bench: $(BENCHED)
+test-fast: install
+	$(BIN)/pytest -n auto -m "not slow"
+
+# The fast tests with the lowest versions that pyproject.toml admits. Versions of numba cannot share a cache.
+test-lowest: $(LOWEST)/.installed
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest -n auto -m "not slow"
+
+bench: .venv/.benched
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python benchmarks/complexity.py
 	$(BIN)/python benchmarks/augment.py
 
-install: $(INSTALLED)
+install: .venv/.installed
 
-# Made anew only when the dependencies or their pins changed.
-$(INSTALLED): pyproject.toml constraints.txt
+# Installed again only if the dependencies or their versions changed.
+.venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(BIN)/python $(PIP) -c constraints.txt -e ".[test]"
 	touch $@
 
-$(BENCHED): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e ".[test]"
+	touch $@
+
+.venv/.benched: .venv/.installed
+	$(BIN)/python $(PIP) -c constraints.txt -e ".[bench]"
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LOWEST) build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

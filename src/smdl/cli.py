@@ -1,290 +1,141 @@
-"""The smdl command: parses, calls, prints; no logic. Nothing heavy is imported before it is needed."""
+"""The smdl command: parse, call, print. Heavy modules are imported where they are used."""
 
+import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from smdl.errors import choice, unknown
+from smdl import __version__
+from smdl.errors import missing_packages
 
-USAGE = """smdl, the SubModular Data Loader
+if TYPE_CHECKING:
+    from smdl.training.progress import Display
 
-usage: smdl COMMAND [options]
-
-  train       train a network on submodular, loss-based or uniform batches
-  compare     does selection pay here? strategies over several seeds, at equal steps and equal time
-  ablate      vary one thing: weights, distance, learning-rate, batch-size, refresh, ...
-  reproduce   the paper's tables and figures, its numbers beside ours
-  report      render the report of a run or an experiment anew, from its files
-  data        list the data sets, or download one
-  doctor      what is here, and what would fail
-
-smdl COMMAND --help tells more.
-"""
-
-DATA_USAGE = """usage: smdl data list
-       smdl data get NAME [--root DIR]
-
-list   the data sets, their sizes, and where they were found
-get    download one, with its checksum verified; a broken download goes on where it stopped
-"""
-
-REPORT_USAGE = """usage: smdl report [--markdown] DIR...
-
-Renders report.html, results.json, results.csv and plots/ in each folder from its files alone: of a run, of an
-experiment, or of smdl reproduce with all its experiments and figures.
---markdown prints the tables of an experiment instead, for a page of documentation.
-"""
+Options = argparse.Namespace
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
-        return 0
-    if arguments[0] in ("-V", "--version"):
-        from smdl import __version__
-
-        print(f"smdl {__version__}")
-        return 0
-    command = arguments[0]
-    if command not in COMMANDS:
-        return _fail(unknown("command", command, COMMANDS), 2)
+    """Run a command. Return its exit code."""
     try:
-        return COMMANDS[command](arguments[1:])
+        parser = _commands()
+        options = parser.parse_args(argv)
+        return options.run(options) if options.run else parser.print_help() or 0
     except KeyboardInterrupt as stop:
         return _fail(str(stop) or "interrupted", 128 + getattr(stop, "number", 2))
     except (ValueError, OSError) as error:
         return _fail(str(error), 2 if isinstance(error, ValueError) else 1)
     except RuntimeError as error:
-        if type(error).__name__ != "DivergedError":
+        from smdl.training.loop import DivergedError
+
+        if not isinstance(error, DivergedError):
             raise
         return _fail(str(error), 1)
 
 
-def train(arguments: list[str]) -> int:
-    """smdl train [--config FILE] [overrides]; smdl train --resume DIR."""
-    options, config = _parse("train", arguments)
-    if options.resume == "":
-        raise ValueError("--resume needs the folder of a run, got nothing")
-    if options.resume and len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
-        raise ValueError("a resumed run keeps its config: leave out all options but --resume DIR")
-
+def train(options: Options) -> int:
+    """Train a network on the batches of a method."""
     from smdl.training import loop
 
-    with _shown(options.quiet) as shown:
+    if options.resume and (others := options.given - {"resume", "quiet"}):
+        raise ValueError(f"a resumed run keeps its config: leave out {', '.join(sorted(others))}")
+    with _display(options.quiet) as display:
         if options.resume:
-            summary = loop.resume(Path(options.resume), shown)
+            summary = loop.resume(options.resume, display)
         else:
-            name = f"{_name(config.data.name)}-{_strategy_name(config)}-{config.seed}"
-            summary = loop.train(config, Path(options.out or Path("runs") / name), shown)
+            config = options.config
+            name = f"{_file_name(config.data.name)}-{_file_name(config.method)}-{config.seed}"
+            summary = loop.train(config, options.out or Path("runs") / name, display)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")
     print(f"config, metrics, weights: {summary['folder']}")
     return 0
 
 
-def compare(arguments: list[str]) -> int:
-    """smdl compare --strategies uniform,loss,paper,recommended --seeds 5."""
-    options, config = _parse("compare", arguments)
-    names = [name.strip() for name in options.strategies.split(",") if name.strip()]
-    protocols = [name.strip() for name in options.protocols.split(",") if name.strip()]
-
-    from smdl.experiments.arms import overrides_of
+def compare(options: Options) -> int:
+    """Compare methods over several seeds at equal steps and time."""
     from smdl.experiments.compare import FEWEST_SEEDS, Plan, run_plan
+    from smdl.methods import as_method
     from smdl.training.config import to_dict
 
-    auto = options.seeds == "auto"
-    if not names:
-        raise ValueError("--strategies needs names such as uniform,recommended, got none")
+    auto, methods, data_name = options.seeds == "auto", options.methods, options.config.data.name
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
+    for method in methods:
+        as_method(method)  # an unknown name is an error
     plan = Plan(
-        f"{config.data.name}: {', '.join(names)}",
-        to_dict(config),
-        {name: overrides_of(name) for name in names},
-        baseline=names[0] if "uniform" not in names else "uniform",
-        seeds=FEWEST_SEEDS if auto else _whole("seeds", options.seeds),
-        protocols=protocols,
+        f"{data_name}: {', '.join(methods)}",
+        to_dict(options.config),
+        {method: {"method": method} for method in methods},
+        baseline="uniform" if "uniform" in methods else methods[0],
+        seeds=FEWEST_SEEDS if auto else options.seeds,
+        protocols=options.protocols,
         minutes=options.minutes,
     )
-    out = Path(options.out or Path("runs") / f"compare-{_name(config.data.name)}")
-    with _shown(options.quiet) as shown:
-        folder = run_plan(plan, out, auto=auto, jobs=_jobs(options.jobs, config), display=shown).folder
-    return _tell(folder)
+    out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
+    with _display(options.quiet) as display:
+        jobs = _jobs(options.jobs, options.config.device)
+        folder = run_plan(plan, out, auto=auto, jobs=jobs, display=display).folder
+    return _show_results(folder)
 
 
-def ablate(arguments: list[str]) -> int:
-    """smdl ablate SWEEP."""
-    from smdl.experiments.sweeps import ABOUT
+def ablate(options: Options) -> int:
+    """Vary one thing: weights, distance, batch size, ..."""
+    from smdl.experiments import ablate
 
-    if not arguments or arguments[0].startswith("-"):
-        print("usage: smdl ablate SWEEP [--values A,B,...] [--seeds 3] [--config FILE] [options]\n\nSWEEP is one of")
-        print("\n".join(f"  {name:<15}{about}" for name, about in ABOUT.items()))
-        return 0 if arguments in ([], ["-h"], ["--help"]) else 2
-    sweep = arguments[0]
-    if sweep not in ABOUT:
-        raise ValueError(unknown("ablation", sweep, ABOUT))
-    options, config = _parse("ablate", arguments[1:])
-
-    from smdl.experiments import ablate as ablation
-
-    given = options["values"]  # a Namespace has a method of that name
-    values = [value.strip() for value in given.split(",")] if given else None
-    out = Path(options.out or Path("runs") / f"ablate-{sweep}-{_name(config.data.name)}")
-    with _shown(options.quiet) as shown:
-        folder = ablation.ablate(
-            sweep,
-            config,
-            out,
-            seeds=_whole("seeds", options.seeds),
-            values=values,
-            jobs=_jobs(options.jobs, config),
-            display=shown,
-        )
-    return _tell(folder)
+    config, sweep = options.config, options.sweep
+    out = options.out or Path("runs") / f"ablate-{sweep}-{_file_name(config.data.name)}"
+    with _display(options.quiet) as display:
+        settings = {"seeds": options.seeds, "values": options.values, "jobs": _jobs(options.jobs, config.device)}
+        folder = ablate.ablate(sweep, config, out, display=display, **settings)
+    return _show_results(folder)
 
 
-def reproduce(arguments: list[str]) -> int:
-    """smdl reproduce ITEM --scale smoke|small|paper."""
-    import argparse
-
-    from smdl.experiments.sweeps import PAPER_ITEMS, SCALES
-
-    parser = argparse.ArgumentParser("smdl reproduce", description="The paper's tables and figures.")
-    parser.add_argument("item", nargs="?", help=f"{', '.join(PAPER_ITEMS)} or all")
-    parser.add_argument("--list", action="store_true", help="what there is to reproduce")
-    parser.add_argument("--scale", default="smoke", help="smoke (a minute), small (half an hour), paper (a GPU)")
-    parser.add_argument("--seeds", type=int, help="2, 3 and 5 by scale unless given")
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--out", help="runs/reproduce-SCALE unless given")
-    parser.add_argument("--data.root", dest="root", help="folder of the data")
-    parser.add_argument("--quiet", action="store_true")
-    options = parser.parse_args(arguments)
-    if options.list or options.item is None:
-        print("\n".join(f"  {name:<18}{about}" for name, about in PAPER_ITEMS.items()))
-        print(f"\nsmdl reproduce ITEM --scale {'|'.join(SCALES)}; all runs every one")
-        return 0
-
+def reproduce(options: Options) -> int:
+    """Reproduce the paper's tables and figures."""
     from smdl.experiments import panels, paper
-    from smdl.training.config import TrainConfig
+    from smdl.experiments.sweeps import PAPER_ITEMS
 
-    out = Path(options.out or Path("runs") / f"reproduce-{options.scale}")
+    scale, root = options.scale, options.root
+    out = options.out or Path("runs") / f"reproduce-{scale}"
     items = list(PAPER_ITEMS) if options.item == "all" else [options.item]
-    paper.check(items, options.scale, options.root)
-    given = {"seeds": options.seeds, "jobs": _jobs(options.jobs, TrainConfig()), "root": options.root}
+    paper.check(items, scale, root)
     codes: dict[Path, int] = {}
     for item in items:
-        with _shown(options.quiet) as shown:
-            folders = paper.reproduce(item, options.scale, out, display=shown, **given)
-        codes |= {folder: _tell(folder) for folder in folders if folder not in codes}
+        with _display(options.quiet) as display:
+            settings = {"seeds": options.seeds, "jobs": _jobs(options.jobs, "auto"), "root": root}
+            folders = paper.reproduce(item, scale, out, display=display, **settings)
+        codes |= {folder: _show_results(folder) for folder in folders if folder not in codes}
         panels.add_item(out, item, folders)
         if path := panels.write(out, item):
             print(f"figure: {path}")
     return max(codes.values())
 
 
-def report(arguments: list[str]) -> int:
-    """smdl report DIR..."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(REPORT_USAGE, end="")
-        return 0 if arguments else 2
-    from smdl.experiments.paper_tables import markdown as beside
+def report(options: Options) -> int:
+    """Render reports again from the files of runs or experiments."""
+    from smdl.experiments import paper_tables, tables
     from smdl.experiments.report import render_all
     from smdl.experiments.results import collect
-    from smdl.experiments.tables import markdown
 
-    folders = [argument for argument in arguments if not argument.startswith("-")]
-    strange = [argument for argument in arguments if argument.startswith("-") and argument != "--markdown"]
-    if strange or not folders:
-        return _fail(f"smdl report takes folders, and --markdown; got {' '.join(arguments)}", 2)
-    failed = 0
-    for argument in folders:
+    code = 0
+    for folder in map(Path, options.folders):
         try:
-            if "--markdown" in arguments:
-                found = collect(Path(argument))
-                print("\n".join([markdown(found), *beside(found)]))
+            if options.markdown:
+                results = collect(folder)
+                print("\n".join([tables.markdown(results), *paper_tables.markdown(results)]))
             else:
-                print(*render_all(Path(argument)), sep="\n")
+                print(*render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
-            failed = _fail(str(error), 2)
-    return failed
+            code = _fail(str(error), 2)
+    return code
 
 
-def data(arguments: list[str]) -> int:
-    """smdl data list | get NAME."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(DATA_USAGE, end="")
-        return 0
-    root = None
-    if "--root" in arguments[:-1]:
-        at = arguments.index("--root")
-        root = arguments[at + 1]
-        arguments = arguments[:at] + arguments[at + 2 :]
-    from smdl.training.datasets import catalogue
-
-    if arguments == ["list"]:
-        from rich.console import Console
-        from rich.table import Column, Table
-
-        table = Table("name", "what", "download", Column("where", overflow="fold"), show_edge=False)
-        table.add_row("digits", "1,797 grey digits, 8 × 8, 10 classes", "", "in scikit-learn")
-        for name, about, size, folder in catalogue.catalogue(root):
-            table.add_row(name, about, f"{size / 1e6:.0f} MB", str(folder or f"smdl data get {name}"))
-        Console().print(table)
-        return 0
-    if len(arguments) == 2 and arguments[0] == "get":
-        print(f"{arguments[1]} is in {catalogue.get(arguments[1], root)}")
-        return 0
-    return _fail(f"smdl data takes list, or get NAME; got {' '.join(arguments)}\n\n{DATA_USAGE}", 2)
-
-
-def doctor(arguments: list[str]) -> int:
-    """smdl doctor."""
-    if arguments:
-        print("usage: smdl doctor\n\nreports versions, devices, threads, data found, and what would fail")
-        return 0 if arguments[0] in ("-h", "--help") else 2
-    from smdl.training.doctor import report as examine
-
-    return examine()
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "ablate": ablate,
-    "compare": compare,
-    "data": data,
-    "doctor": doctor,
-    "report": report,
-    "reproduce": reproduce,
-    "train": train,
-}
-
-
-def _parse(command: str, arguments: list[str]) -> tuple[Any, Any]:
-    from smdl.options import parse
-
-    return parse(command, arguments)
-
-
-class _shown:  # noqa: N801
-    """The display, closed at the end whatever happens."""
-
-    def __init__(self, quiet: bool) -> None:
-        from smdl.training.progress import display
-
-        self._display = display(quiet)
-
-    def __enter__(self) -> Any:
-        return self._display
-
-    def __exit__(self, *_: object) -> None:
-        self._display.close()
-
-
-def _tell(folder: Path) -> int:
-    """The table, the verdict and where the report is; 1 if a run is missing."""
+def _show_results(folder: Path) -> int:
+    """Render the report of an experiment; print its table and verdict. Return 1 if a run is missing."""
     from rich.console import Console
 
     from smdl.experiments import paper_tables, results
@@ -293,44 +144,102 @@ def _tell(folder: Path) -> int:
 
     path = render(folder)
     found = results.collect(folder)
-    console = Console()
+    write = partial(Console().print, highlight=False, markup=False)
     if found["caption"]:
-        console.print(found["caption"], highlight=False, markup=False)
-    console.print(summary_table(found))
-    for part in paper_tables.terminal(found):
-        console.print(part, highlight=False, markup=False)
-    console.print(found["verdict"], style="bold", highlight=False, markup=False)
+        write(found["caption"])
+    for part in (summary_table(found), *paper_tables.terminal(found)):
+        write(part)
+    write(found["verdict"], style="bold")
     for problem in found["problems"]:
-        console.print(f"! {problem}", highlight=False, markup=False)
+        write(f"! {problem}")
     print(f"report: {path}")
     return 1 if found["problems"] else 0
 
 
-def _jobs(given: int | None, config: Any) -> int:
-    if given is not None:
-        return _whole("jobs", given)
-    if config.device not in ("auto", "cpu"):
-        return 1
+def data(options: Options) -> int:
+    """List the data sets, or download one."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from smdl.training.datasets import catalogue
+
+    if options.action == "get":
+        if options.name is None:
+            raise ValueError("smdl data get needs the name of a data set; smdl data list shows the names")
+        print(f"{options.name} is in {catalogue.get(options.name, options.root)}")
+        return 0
+    table = Table("name", "content", "download", Column("folder", overflow="fold"), show_edge=False)
+    table.add_row("digits", "1,797 grey digits, 8 × 8, 10 classes", "", "in scikit-learn")
+    for row in catalogue.catalogue(options.root):
+        table.add_row(row.name, row.about, f"{row.bytes / 1e6:.0f} MB", str(row.folder or f"smdl data get {row.name}"))
+    Console().print(table)
+    return 0
+
+
+def doctor(_: Options) -> int:
+    """Report versions, devices, data sets, and what would fail."""
+    from smdl.training import doctor
+
+    return doctor.report()
+
+
+class _Commands(argparse.ArgumentParser):
+    """The tree of commands. Bad input raises a ValueError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+class _Command(argparse.ArgumentParser):
+    """A command. Its options are declared when it is called, so that `smdl --help` answers at once."""
+
+    run: Callable[[Options], int]
+
+    def parse_known_args(self, args: Any, _: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from smdl.options import parse
+
+        options = parse(self.run.__name__, self.run.__doc__ or "", args)
+        if self.run is not doctor and (problem := missing_packages()):
+            raise ValueError(problem)
+        options.run = self.run
+        return options, []
+
+
+def _commands() -> _Commands:
+    about, more = "smdl, the SubModular Data Loader", "smdl COMMAND --help shows the options of a command"
+    parser = _Commands("smdl", description=about, epilog=more, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
+    for run in (train, compare, ablate, reproduce, report, data, doctor):
+        commands.add_parser(run.__name__, help=run.__doc__).run = run
+    return parser
+
+
+@contextmanager
+def _display(quiet: bool) -> "Iterator[Display]":
+    from smdl.training import progress
+
+    display = progress.display(quiet)
+    try:
+        yield display
+    finally:
+        display.close()
+
+
+def _jobs(jobs: int | str, device: str) -> int:
+    """Number of parallel runs; auto is one per core on a CPU, else one."""
+    if isinstance(jobs, int):
+        return jobs
     from smdl.training.environment import pick_device
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if pick_device(config.device).type == "cpu" else 1
+    return cores if pick_device(device).type == "cpu" else 1
 
 
-def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(choice(name, value, "a whole number ≥ 1"))
-    return value
-
-
-def _name(data_name: str) -> str:
-    return Path(data_name.replace(":", ".")).name
-
-
-def _strategy_name(config: Any) -> str:
-    if config.strategy == "smdl":
-        return config.objective.preset or ("custom" if config.objective.given() else "recommended")
-    return config.strategy.replace(":", ".")
+def _file_name(name: str) -> str:
+    """Return a part of a file name for the name or path of a data set or method."""
+    return Path(name.replace(":", ".")).name
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,9 +1,15 @@
-"""One wording for bad input: the argument, the value, and what is allowed."""
+"""Messages for bad input: the argument, the value, and what is allowed; and for packages that are not installed."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from numbers import Integral
 from typing import Any
+
+#: Import names of the packages that `smdl[train]` installs. The engine and the loader need none of them.
+TRAIN_PACKAGES = (
+    "PIL", "filelock", "jinja2", "matplotlib", "pooch", "requests", "rich", "safetensors", "scipy", "sklearn", "yaml"
+)  # fmt: skip
 
 
 def choice(argument: str, value: object, allowed: str) -> str:
@@ -27,6 +33,12 @@ def check_keys(what: str, state: Any, keys: Iterable[str]) -> None:
     if missing or extra:
         problem = f"{', '.join(missing)} missing" if missing else f"{', '.join(extra)} not known"
         raise ValueError(f"{what} was not made by state_dict of this version: {problem}")
+
+
+def missing_packages() -> str | None:
+    """ "not installed: rich, scipy. Run pip install 'smdl[train]'"; None if all packages are installed."""
+    missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
+    return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
 
 
 def whole_number(argument: str, value: Any, least: int = 1) -> int:

@@ -1,120 +1,283 @@
-"""Options: the command line of whatever trains, made of TrainConfig's fields."""
+"""Options of the commands: each command's own, and the fields of TrainConfig for a command that trains."""
 
-import re
-import sys
+import argparse
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, cast
 
-from smdl.training.config import TrainConfig
+import jsonargparse
+import yaml
 
-_TEXT = {"type": str | None, "default": None}
-_QUIET = {"action": "store_true", "help": "show nothing but the result"}
-_JOBS = {
-    "type": int | None,
-    "default": None,
-    "help": "runs side by side, one thread each; as many as cores by default",
-}
+from smdl.errors import choice, unknown
+from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS, SCALES
 
-#: command -> (usage, what it does, its own options)
-COMMANDS: dict[str, tuple[str, str, dict[str, dict[str, Any]]]] = {
-    "train": (
-        "smdl train [--config FILE] [options]\n       smdl train --resume DIR",
-        "Train a network.",
+CONFIGS = Path(__file__).parent / "configs"
+
+
+def _whole(value: Any) -> int:
+    """Type of an option: a whole number ≥ 1. jsonargparse applies a type to its own results, too."""
+    if not str(value).isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number ≥ 1, got {value!r}")
+    return int(value)
+
+
+def _whole_or_auto(value: Any) -> int | str:
+    return value if value == "auto" else _whole(value)
+
+
+def _names(value: Any) -> list[str]:
+    """Type of an option: names separated by commas."""
+    names = value if isinstance(value, list) else [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, got {value!r}")
+    return names
+
+
+@dataclass(frozen=True)
+class Command:
+    """The options of one command.
+
+    own       its own options, as `add_argument` of a parser takes them
+    main      options of TrainConfig that --help shows; none if the command does not train
+    refused   options of TrainConfig that it does not take, and what to do instead
+    choices   the values of its argument, and what they mean
+    """
+
+    usage: str
+    examples: tuple[str, ...]
+    own: dict[str, dict[str, Any]]
+    main: tuple[str, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+
+
+_MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
+_METHOD = ("method", "objective", "options", "candidates")
+_JOBS = {"type": _whole_or_auto, "default": "auto", "help": "parallel runs; auto: one per core"}
+_QUIET = {"action": "store_true", "help": "show only the result"}
+
+
+def _out(default: str) -> dict[str, Any]:
+    return {"type": Path, "help": f"folder (default: runs/{default})"}
+
+
+COMMANDS = {
+    "train": Command(
+        "smdl train [--method NAME] [--config NAME] [options] | smdl train --resume DIR",
+        (
+            "smdl train --config digits --method loss --options.pressure 50",
+            "smdl train --config cifar10 --data.root DIR --epochs 20 --optimizer.lr 0.05",
+            "smdl train --resume runs/digits-loss-0",
+        ),
         {
-            "--out": {**_TEXT, "help": "folder of the run; runs/DATA-STRATEGY-SEED unless given"},
-            "--resume": {**_TEXT, "help": "folder of an interrupted run to go on with"},
+            "--out": _out("DATA-METHOD-SEED"),
+            "--resume": {"type": Path, "help": "folder of an interrupted run to resume"},
             "--quiet": _QUIET,
         },
+        main=("--method", *_MAIN, "--seed"),
     ),
-    "compare": (
-        "smdl compare [--strategies A,B,...] [--seeds N|auto | --minutes M] [--config FILE] [options]",
-        "Train every strategy over several seeds and say whether it pays. The same command goes on where it stopped.",
+    "compare": Command(
+        "smdl compare [--methods A,B,...] [--seeds N | --seeds auto | --minutes M] [--config NAME] [options]",
+        (
+            "smdl compare --config digits",
+            "smdl compare --config cifar10 --data.train_size 5000 --minutes 30",
+            "smdl compare --methods uniform,recommended,my_package.my_module:method --seeds auto",
+        ),
         {
-            "--strategies": {
-                "type": str,
+            "--methods": {
+                "type": _names,
                 "default": "uniform,loss,paper,recommended",
-                "help": "of uniform (the baseline), loss, paper, paper_subset, recommended and package.module:Class",
+                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first",
             },
-            "--seeds": {"type": int | str, "default": 5, "help": "or auto: until differences are known to 0.5 points"},
-            "--minutes": {"type": float | None, "default": None, "help": "as many seeds and steps as fit"},
-            "--protocols": {"type": str, "default": "steps,time", "help": "equal steps, equal time"},
+            "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: until ±0.5 points"},
+            "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
+            "--protocols": {"type": _names, "default": "steps,time", "help": "equal steps, equal time"},
             "--jobs": _JOBS,
-            "--out": {**_TEXT, "help": "folder of the comparison; runs/compare-DATA unless given"},
+            "--out": _out("compare-DATA"),
             "--quiet": _QUIET,
         },
+        main=_MAIN,
+        refused={**dict.fromkeys(_METHOD, "use --methods"), "seed": "use --seeds"},
     ),
-    "ablate": (
-        "smdl ablate SWEEP [--values A,B,...] [--seeds 3] [--config FILE] [options]",
-        "Vary one thing at equal epochs.",
+    "ablate": Command(
+        "smdl ablate SWEEP [--values A,B,...] [--seeds N] [--config NAME] [options]",
+        ("smdl ablate distance --config digits", "smdl ablate batch-size --values 16,64 --config digits"),
         {
-            "--values": {**_TEXT, "help": "instead of the paper's"},
-            "--seeds": {"type": int, "default": 3, "help": "runs of each"},
+            "sweep": {"metavar": "SWEEP", "choices": tuple(ABOUT), "help": "what to vary, see below"},
+            "--values": {"type": _names, "help": "values, separated by commas"},
+            "--seeds": {"type": _whole, "default": 3, "help": "runs per value"},
             "--jobs": _JOBS,
-            "--out": {**_TEXT, "help": "folder; runs/ablate-SWEEP-DATA unless given"},
+            "--out": _out("ablate-SWEEP-DATA"),
             "--quiet": _QUIET,
         },
+        main=_MAIN,
+        refused={**dict.fromkeys(_METHOD, "the sweep sets it"), "seed": "use --seeds"},
+        choices=ABOUT,
     ),
+    "reproduce": Command(
+        "smdl reproduce ITEM [--scale SCALE] [options]",
+        ("smdl reproduce table-1", "smdl reproduce all --scale small --data.root DIR"),
+        {
+            "item": {"metavar": "ITEM", "choices": (*PAPER_ITEMS, "all"), "help": "table or figure, see below"},
+            "--scale": {"choices": SCALES, "default": "smoke", "help": "a minute, half an hour, or days on a GPU"},
+            "--seeds": {"type": _whole, "help": "runs per method (default: 2, 3 or 5, by scale)"},
+            "--jobs": _JOBS,
+            "--out": _out("reproduce-SCALE"),
+            "--data.root": {"dest": "root", "help": "folder of the data sets"},
+            "--quiet": _QUIET,
+        },
+        choices={**PAPER_ITEMS, "all": "every item"},
+    ),
+    "report": Command(
+        "smdl report [--markdown] DIR [DIR ...]",
+        ("smdl report runs/compare-digits", "smdl report --markdown runs/reproduce-smoke/main-digits"),
+        {
+            "folders": {"nargs": "+", "metavar": "DIR", "help": "folder of a run, an experiment or smdl reproduce"},
+            "--markdown": {"action": "store_true", "help": "print the tables of an experiment as Markdown instead"},
+        },
+    ),
+    "data": Command(
+        "smdl data list [--root DIR] | smdl data get NAME [--root DIR]",
+        ("smdl data list", "smdl data get cifar10 --root DIR"),
+        {
+            "action": {"metavar": "ACTION", "choices": ("list", "get"), "help": "list or get"},
+            "name": {"nargs": "?", "metavar": "NAME", "help": "data set to download"},
+            "--root": {"help": "folder of the data sets (default: the cache)"},
+        },
+        choices={"list": "list the data sets and their folders", "get": "download one; a broken download resumes"},
+    ),
+    "doctor": Command("smdl doctor", ("smdl doctor",), {}),
 }
 
 
-def parser_of(command: str) -> Any:
-    """The parser of `smdl COMMAND`: its own options, and all of TrainConfig."""
-    import jsonargparse
-    import yaml
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help with defaults. The last part of a dotted name is the name of its value."""
 
-    class Parser(jsonargparse.ArgumentParser):
-        """Errors in one line, with the name that was probably meant."""
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
 
-        def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
-            known = [option for action in self._actions for option in action.option_strings]
-            print(f"smdl: {_hint(message, known, command)}", file=sys.stderr)
-            sys.exit(2)
+    def _get_help_string(self, action: argparse.Action) -> str:
+        hidden = not action.option_strings or any(action.default is no for no in (None, False, argparse.SUPPRESS))
+        text = action.help or ""
+        return text if hidden or "%(default)s" in text else f"{text} (default: %(default)s)"
 
-    def read(text: str) -> Any:
-        values = yaml.safe_load(text)
-        if isinstance(values, dict) and isinstance(values.get("objective"), str):
-            values["objective"] = {"preset": values["objective"]}
-        return values
-
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    jsonargparse.set_loader("smdl", read, exceptions=(yaml.YAMLError,))
-    usage, about, extra = COMMANDS[command]
-    parser = Parser(
-        prog=f"smdl {command}",
-        usage=usage,
-        description=f"{about} What is not given has the default shown; --objective X is --objective.preset X.",
-        parser_mode="smdl",
-        default_env=False,
-    )
-    parser.add_argument("--config", action="config", help="YAML file that says what differs from the defaults")
-    for name, options in extra.items():
-        parser.add_argument(name, **options)
-    parser.add_class_arguments(TrainConfig, as_group=False)
-    return parser
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        return action.dest.rpartition(".")[2].upper()
 
 
-def parse(command: str, arguments: list[str]) -> tuple[Any, TrainConfig]:
-    """(the command's own options, the config)."""
-    parser = parser_of(command)
-    options = parser.parse_args([_rewritten(argument) for argument in arguments])
-    made = parser.instantiate(options)
-    return options, TrainConfig(**{name: getattr(made, name) for name in TrainConfig.__dataclass_fields__})
+class _HelpAll(argparse._HelpAction):
+    """Print the help with every option."""
+
+    def __call__(self, parser: Any, *arguments: Any) -> None:
+        parser.brief = False
+        super().__call__(parser, *arguments)
 
 
-def _rewritten(argument: str) -> str:
-    """--objective paper -> --objective.preset paper."""
-    return re.sub(r"^--objective(?==|$)", "--objective.preset", argument)
+class _Config(jsonargparse.ActionConfigFile):  # pyright: ignore[reportPrivateImportUsage]
+    """A config of smdl by its name, or a YAML file."""
+
+    def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
+        path = Path(values)
+        if path.name == values and not path.suffix:
+            path = CONFIGS / f"{values}.yaml"
+            if not path.exists():
+                known = [config.stem for config in CONFIGS.glob("*.yaml")]
+                raise ValueError(f"{unknown('config', values, known)}, or a file such as ./{values}.yaml")
+        try:
+            parser.check_names(yaml.safe_load(path.read_text()))
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+        super().__call__(parser, cfg, str(path), option_string)
 
 
-def _hint(message: str, options: list[str], command: str) -> str:
-    """The message, and for an option that does not exist the one that is nearest."""
-    pattern = r"unrecognized arguments: (--\S+)|Option '([^']+)' is not accepted|does not accept option '([^']+)'"
-    found = re.search(pattern, message)
-    if not found:
-        return message
-    name = next(group for group in found.groups() if group).lstrip("-").partition("=")[0]
-    if group := re.search(r"Group '([^']+)'", message):
-        name = f"{group[1]}.{name}"
-    close = get_close_matches(name, [option.lstrip("-") for option in options], n=1)
-    meant = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown option {name}{meant} (smdl {command} --help lists all)"
+class Parser(jsonargparse.ArgumentParser):
+    """The parser of one command. Bad input raises a ValueError with a message of one line."""
+
+    command, brief, own = COMMANDS["doctor"], False, list[argparse.Action]()
+
+    def declare(self, command: Command) -> None:
+        """Add the options of a command."""
+        self.command, self.brief, self.usage = command, bool(command.main), command.usage
+        choices = [*(f"  {name:<18}{about}" for name, about in command.choices.items()), *[""] * bool(command.choices)]
+        self.epilog = "\n".join([*choices, "examples:", *(f"  {example}" for example in command.examples)])
+        self.own = [
+            cast(argparse.Action, self.add_argument(name, **settings)) for name, settings in command.own.items()
+        ]
+        if command.main:
+            from smdl.training.config import TrainConfig
+
+            jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+            self.add_argument("--help-all", action=_HelpAll, help="show every option and exit")
+            self.add_argument("--config", action=_Config, help="name of a config of smdl, or a YAML file")
+            self.add_class_arguments(TrainConfig, as_group=False, skip=set(command.refused))
+            for action in self._actions:
+                if action.help is None and action.default is not None:
+                    action.help = "default: %(default)s"
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        """Return the command's own options; if it trains, also its `config`; and the names of the `given` options."""
+        try:
+            parsed = self.parse_args(arguments)
+            given = self.parse_args(arguments, defaults=False).as_dict()
+            options: dict[str, Any] = {action.dest: parsed[action.dest] for action in self.own}
+            if self.command.main:
+                from smdl.training.config import TrainConfig
+
+                made = self.instantiate(parsed)
+                known = [entry.name for entry in fields(TrainConfig) if entry.name not in self.command.refused]
+                options["config"] = TrainConfig(**{name: made[name] for name in known})
+        except (argparse.ArgumentTypeError, TypeError) as error:
+            raise ValueError(" ".join(str(error).split())) from error
+        return argparse.Namespace(**options, given=set(given))
+
+    def check_names(self, values: Any, prefix: str = "--") -> None:
+        """Raise a ValueError if a config file sets something that is not an option."""
+        if not isinstance(values, dict):
+            raise ValueError(choice(prefix.strip("-.") or "a config", values, "a mapping of names to values"))
+        for name, value in values.items():
+            option, known = f"{prefix}{name}", self._option_string_actions
+            if any(other.startswith(f"{option}.") for other in known):
+                self.check_names(value, f"{option}.")
+            elif option not in known:
+                raise ValueError(self._unknown(option))
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        raise ValueError(" ".join(message.split())) from ex
+
+    def format_help(self, formatter: Any = None) -> str:
+        if not self.brief:
+            return super().format_help(*([formatter] if formatter else []))  # given since Python 3.15
+        formatter = self.formatter_class(self.prog)
+        formatter.add_usage(self.usage, (), ())
+        formatter.add_text(self.description)
+        main = [self._option_string_actions[option] for option in self.command.main]
+        for title, actions in (("options", self.own), ("training (--help-all shows every option)", main)):
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        """Tell argparse whether an argument is an option, and refuse an unknown one."""
+        found = super()._parse_optional(arg_string)
+        match found:  # a tuple in Python 3.11, a list of tuples in later versions
+            case [None, str(option), *_] | [[None, str(option), *_]]:
+                raise ValueError(self._unknown(option.partition("=")[0]))
+        return found
+
+    def _unknown(self, option: str) -> str:
+        root = option.lstrip("-").partition(".")[0]
+        if root in self.command.refused:
+            return f"{option} is not an option of {self.prog}: {self.command.refused[root]}"
+        close = get_close_matches(option, self._option_string_actions, n=1)
+        hint = f"; did you mean {close[0]}?" if close else "."
+        return f"unknown option {option}{hint} See {self.prog} {'--help-all' if self.command.main else '--help'}"
+
+
+def parse(name: str, about: str, arguments: list[str]) -> argparse.Namespace:
+    """Parse the arguments of a command."""
+    parser = Parser(f"smdl {name}", description=about, formatter_class=_Formatter, allow_abbrev=False)
+    parser.declare(COMMANDS[name])
+    return parser.parse(arguments)

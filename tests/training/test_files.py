@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are complete or absent."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["summary.json"]
 
 
-def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
+def test_the_error_of_a_full_disk_is_in_words(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(b"old")
 
@@ -41,14 +41,14 @@ def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["checkpoint.pt"]
 
 
-def test_a_folder_that_exists_is_never_taken(tmp_path):
+def test_an_existing_folder_is_never_used(tmp_path):
     first = files.new_folder(tmp_path / "runs" / "digits")
     second = files.new_folder(tmp_path / "runs" / "digits")
     third = files.new_folder(tmp_path / "runs" / "digits")
     assert [folder.name for folder in (first, second, third)] == ["digits", "digits-2", "digits-3"]
 
 
-def test_a_file_in_the_way_is_not_taken_either(tmp_path):
+def test_an_existing_file_is_never_replaced_by_a_folder(tmp_path):
     (tmp_path / "digits").write_text("mine")
     assert files.new_folder(tmp_path / "digits").name == "digits-2"
     assert (tmp_path / "digits").read_text() == "mine"
@@ -71,20 +71,28 @@ def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):
 def test_a_folder_is_one_process_s_at_a_time(tmp_path):
     with files.locked(tmp_path), pytest.raises(files.BusyError, match="another process is at work"):
         files.locked(tmp_path).__enter__()
-    with files.locked(tmp_path):  # given back
-        assert os.listdir(tmp_path) == [], "a lock leaves nothing behind"
+    with files.locked(tmp_path):  # released, so it can be locked again
+        pass
+
+
+def test_a_folder_that_cannot_be_written_cannot_be_locked(tmp_path, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(files.DiskError, match="permission is denied"), files.locked(tmp_path):
+        pass
 
 
 def test_a_lock_ends_with_its_process_and_can_be_waited_for(tmp_path):
     code = f"""
-import time
 from pathlib import Path
 from smdl.training.files import locked
 with locked(Path({str(tmp_path)!r})):
     print("held", flush=True)
-    time.sleep(60)
+    input()
 """
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(files.BusyError), files.locked(tmp_path):

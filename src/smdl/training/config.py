@@ -113,6 +113,7 @@ class ScheduleConfig:
         _positive("schedule.gamma", self.gamma)
 
 
+@dataclass
 class _ObjectiveConfig:
     """The objective: weights make a new one; options alone change the method's own."""
 

@@ -1,4 +1,4 @@
-"""smdl doctor: what is here, and what would fail."""
+"""smdl doctor: report versions, devices and data, and what would fail."""
 
 import os
 import shutil
@@ -7,57 +7,53 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
+from smdl.errors import missing_packages
 from smdl.training.datasets import catalogue
 from smdl.training.environment import environment, pick_device
 from smdl.training.files import cache_folder
 
 
-def report(console: Console | None = None) -> int:
-    """Print what was found; returns how many things would fail."""
-    show = console or Console(highlight=False)
+def report() -> int:
+    """Print what was found. Return 1 if something would fail, else 0."""
     here = environment(pick_device("auto"))
     packages = here.pop("packages")
     here.pop("command")
     for name, value in here.items():
-        show.print(f"{name:<12}{value}")
-    show.print(f"{'packages':<12}{', '.join(f'{name} {version}' for name, version in packages.items())}")
-    show.print(f"{'devices':<12}{', '.join(devices())}")
+        print(f"{name:<12}{value}")
+    print(f"{'packages':<12}{', '.join(f'{name} {version}' for name, version in packages.items())}")
+    print(f"{'devices':<12}{', '.join(devices())}")
     for name, _, _, folder in catalogue.catalogue():
-        show.print(f"{'data':<12}{name}: {folder or 'not here, smdl data get ' + name + ' downloads it'}", markup=False)
-    failures = 0
-    for name, check in CHECKS.items():
-        problem = check()
-        failures += problem is not None
-        show.print(
-            f"{'ok' if problem is None else 'FAILS':<12}{name}{'' if problem is None else f': {problem}'}", markup=False
-        )
-    show.print("nothing would fail" if not failures else f"{failures} would fail")
+        print(f"{'data':<12}{name}: {folder or f'not found; `smdl data get {name}` downloads it'}")
+    problems = {name: check() for name, check in CHECKS.items()}
+    for name, problem in problems.items():
+        print(f"{'FAILS':<12}{name}: {problem}" if problem else f"{'ok':<12}{name}")
+    failures = sum(problem is not None for problem in problems.values())
+    print(f"{failures} of {len(CHECKS)} checks failed" if failures else "nothing would fail")
     return min(failures, 1)
 
 
 def devices() -> list[str]:
-    """What torch can compute on here."""
+    """List the devices that torch can compute on."""
     found = ["cpu"]
     found += [f"cuda:{index} ({torch.cuda.get_device_name(index)})" for index in range(torch.cuda.device_count())]
     return [*found, "mps"] if torch.backends.mps.is_available() else found
 
 
 def _selects() -> str | None:
-    """A selection, compiled if need be."""
+    """Select a small batch; the first time this compiles kernels."""
     import smdl
 
     try:
         pool = smdl.Pool(torch.rand(20, 4))
-        chosen = smdl.select(pool, smdl.Objective(redundancy=1.0), 5)
+        selected = smdl.select(pool, smdl.Objective(redundancy=1.0), 5)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return None if len(set(chosen.indices.tolist())) == 5 else "picked a sample twice"
+    return None if len(set(selected.indices.tolist())) == 5 else "a sample was selected twice"
 
 
 def _writable(folder: Path) -> str | None:
-    """A file can be made there, and there is room."""
+    """Create a file in the folder, or in its nearest parent that exists, and check the free space."""
     near = folder
     while not near.exists() and near != near.parent:
         near = near.parent
@@ -67,18 +63,19 @@ def _writable(folder: Path) -> str | None:
     except OSError as error:
         return f"{folder} cannot be written: {error.strerror}"
     free = shutil.disk_usage(near).free
-    return None if free > 200e6 else f"{folder} has {free / 1e6:.0f} MB left"
+    return None if free > 200e6 else f"only {free / 1e6:.0f} MB are free in {folder}"
 
 
-def _root() -> str | None:
-    """SMDL_DATA, where it is set, leads somewhere."""
+def _data_folder() -> str | None:
+    """Check that SMDL_DATA, if it is set, is a folder."""
     given = os.environ.get("SMDL_DATA")
-    return None if given is None or Path(given).is_dir() else f"SMDL_DATA is {given}, which is no folder"
+    return None if given is None or Path(given).is_dir() else f"SMDL_DATA is {given}, which is not a folder"
 
 
 CHECKS: dict[str, Callable[[], str | None]] = {
-    "selecting (compiles kernels the first time)": _selects,
-    "writing runs/": lambda: _writable(Path("runs")),
-    "writing the cache": lambda: _writable(cache_folder()),
-    "SMDL_DATA": _root,
+    "selecting a batch": _selects,
+    "packages for training and reports": missing_packages,
+    "writing to runs/": lambda: _writable(Path("runs")),
+    "writing to the cache": lambda: _writable(cache_folder()),
+    "SMDL_DATA": _data_folder,
 }

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, folders that are never overwritten, lines that survive a kill."""
+"""Files: atomic writes, folders that are never overwritten, lines that survive a kill, locks."""
 
 import errno
 import json
@@ -9,23 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-try:
-    import fcntl
-except ImportError:  # Windows: two commands in one folder are the user's to keep apart
-    fcntl = None
-
 
 class DiskError(OSError):
-    """The disk is full or not writable; what was there before still is."""
+    """The disk is full or not writable. Files written before are intact."""
 
 
 class BusyError(ValueError):
-    """Another process is at work in a folder."""
+    """Another process holds the lock of a folder."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which becomes `path` only when it is complete and on disk."""
+    """Open a temporary file that replaces `path` once it is complete and on disk."""
     with disk_errors(path):
         part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
         try:
@@ -40,13 +35,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`value` as indented JSON, atomically."""
+    """Write `value` as indented JSON, atomically."""
     with replacing(path) as file:
         file.write((json.dumps(value, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file; None if it is not there or not whole."""
+    """Read a JSON file. Return None if it is missing or damaged."""
     try:
         return json.loads(path.read_text())
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
@@ -54,7 +49,7 @@ def read_json(path: Path) -> Any:
 
 
 def append_line(path: Path, record: Any) -> None:
-    """One JSON line more, on disk when this returns."""
+    """Append one JSON line. It is on disk when this returns."""
     with disk_errors(path), path.open("a") as file:
         file.write(json.dumps(record) + "\n")
         file.flush()
@@ -62,13 +57,13 @@ def append_line(path: Path, record: Any) -> None:
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """A JSONL file of just these records, atomically."""
+    """Write a JSONL file that holds exactly these records, atomically."""
     with replacing(path) as file:
         file.write("".join(json.dumps(record) + "\n" for record in records).encode())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a JSONL file; a last line that a kill left incomplete is not one."""
+    """Read the records of a JSONL file, without a last line that a kill left incomplete."""
     records = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -79,7 +74,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def new_folder(path: Path) -> Path:
-    """`path`, or the next free name: path-2, path-3, ... Never one that exists."""
+    """Make the folder `path`, or path-2, path-3, ... if it exists already."""
     number = 1
     with disk_errors(path):
         while True:
@@ -93,25 +88,24 @@ def new_folder(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path, wait: bool = False) -> Iterator[None]:
-    """The folder for this process alone. Where another has it: wait for that one, or a BusyError. The system gives a
-    lock back when its process ends, however it ends."""
-    if fcntl is None:
-        yield
-        return
-    with disk_errors(folder):
-        opened = os.open(folder, os.O_RDONLY)
+    """Hold the folder's lock. If another process holds it, wait for that process or raise a BusyError. The system
+    releases the lock when the process ends, however it ends."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock")
     try:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BusyError(f"another process is at work in {folder}: wait for it, or choose another folder") from None
+        with disk_errors(folder):
+            lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        raise BusyError(f"another process is at work in {folder}: wait for it, or choose another folder") from None
+    try:
         yield
     finally:
-        os.close(opened)
+        lock.release()
 
 
 def cache_folder() -> Path:
-    """Where downloads and reference features are kept: SMDL_CACHE, or the user's cache."""
+    """Return the folder for downloads and reference features: SMDL_CACHE, or smdl in the user's cache."""
     given = os.environ.get("SMDL_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(given) if given else base / "smdl"
@@ -119,7 +113,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """An OSError of the disk in words: what could not be written, and that nothing was lost."""
+    """Turn an OSError of the disk into a DiskError that says what could not be written and why."""
     try:
         yield
     except OSError as error:

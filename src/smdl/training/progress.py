@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live table on a terminal, plain lines elsewhere."""
+"""What a run shows while it trains: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -9,12 +9,12 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-#: Seconds between two plain lines within an epoch.
+#: Seconds between two plain lines during an epoch.
 EVERY = 30.0
 
 
 class Display(Protocol):
-    """Told what happens; decides what to show of it."""
+    """Receives what happens in a run and shows it."""
 
     def note(self, text: str) -> None: ...
     def step(self, what: str, done: int, total: int, detail: str = "") -> None: ...
@@ -23,7 +23,7 @@ class Display(Protocol):
 
 
 def display(quiet: bool = False) -> Display:
-    """The one that fits where standard output goes."""
+    """Return the display that suits standard output: a live table for a terminal, else plain lines."""
     if quiet:
         return Silent()
     return Terminal() if sys.stdout.isatty() else Lines()
@@ -39,7 +39,7 @@ class Silent:
 
 
 class Lines(Silent):
-    """A line an epoch, and one every half minute within a long one."""
+    """Prints one line per epoch, and one line every half minute during a long epoch."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -59,7 +59,7 @@ class Lines(Silent):
 
 
 class Terminal:
-    """A table that grows by a row an epoch, and a bar below it."""
+    """Shows a table with one row per epoch, and a bar below it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -93,10 +93,10 @@ class Terminal:
             self._live.stop()
 
     def _view(self) -> Group:
-        table = Table(box=None, padding=(0, 2, 0, 0))  # 80 columns are enough
+        table = Table(box=None, padding=(0, 2, 0, 0))  # fits 80 columns
         for name in COLUMNS:
             table.add_column(name.removeprefix("of it ").removesuffix("or"), justify="right")  # error: err
-        room = max(5, self._console.height - 6)  # a long run shows its latest epochs; all are in metrics.jsonl
+        room = max(5, self._console.height - 6)  # only the latest epochs of a long run fit; metrics.jsonl has all
         for row in self._rows[-room:]:
             table.add_row(*row)
         return Group(table, self._bar) if self._rows else Group(self._bar)
@@ -106,7 +106,7 @@ COLUMNS = ("epoch", "steps", "train loss", "train error", "test loss", "test err
 
 
 def cells_of(record: dict[str, Any], epochs: int) -> list[str]:
-    """An epoch's record, as people read it."""
+    """Format the record of an epoch, one string per column."""
     seconds = record["seconds"]
     training = seconds["data"] + seconds["scoring"] + seconds["selection"] + seconds["training"]
     selecting = seconds["scoring"] + seconds["selection"]

@@ -3,7 +3,7 @@
 import io
 import socket
 import tarfile
-from hashlib import md5
+from hashlib import md5, sha256
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.training.datasets import made
 
 
 def digest(content):
-    return md5(content).hexdigest()
+    return f"sha256:{sha256(content).hexdigest()}"
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_what_is_there_is_not_fetched_again(request, name):
     assert len(server.asked) == before
 
 
-def test_a_missing_or_damaged_file_is_fetched_anew(archived, filed):
+def test_a_missing_or_damaged_file_is_downloaded_again(archived, filed):
     folder = get("cifar10")
     good = (folder / "data_batch_2").read_bytes()
     (folder / "data_batch_2").write_bytes(good[:-1])
@@ -117,13 +117,13 @@ def test_offline_one_message_says_what_to_do(tmp_path, monkeypatch):
         free.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{free.getsockname()[1]}"
     entry = module.ENTRIES["cifar100"]
-    download = Download(f"http://{host}/cifar-100-python.tar.gz", "0" * 32, 1)
+    download = Download(f"http://{host}/cifar-100-python.tar.gz", "sha256:0", 1)
     monkeypatch.setitem(module.ENTRIES, "cifar100", Entry("none", entry.folders, (download,), entry.files))
     with pytest.raises(DataError) as caught:
         get("cifar100")
     message = str(caught.value)
     assert f"{host} could not be reached" in message
-    assert f"put meta, train, test (out of the archive) into {tmp_path}/cache/cifar-100-python" in message
+    assert f"put meta, train, test (from the archive) into {tmp_path}/cache/cifar-100-python" in message
     assert caught.value.__cause__ is None
 
 
@@ -176,10 +176,25 @@ def test_the_list_says_what_is_here(tmp_path):
     assert round(rows["fashion-mnist"].bytes / 1e6) == 31
 
 
-def test_a_damaged_file_is_told_with_both_checksums(tmp_path):
+def test_the_error_for_a_damaged_file_shows_both_checksums(tmp_path):
     path = tmp_path / "test_batch"
     path.write_bytes(b"cut")
     message = str(diagnosis("cifar10", DamagedError(path, "a pickle was expected")))
     assert f"{path} is damaged: a pickle was expected" in message
-    assert f"md5 {digest(b'cut')}, published: 40351d587109b95175f43aff81a1287e" in message
+    assert f"checksum {digest(b'cut')}, published: sha256:f53d8d457504" in message
     assert "Delete it and run `smdl data get cifar10`" in message
+
+
+def test_files_published_with_an_md5_are_checked_by_it(tmp_path):
+    path = tmp_path / "meta"
+    path.write_bytes(b"cut")
+    assert f"checksum md5:{md5(b'cut').hexdigest()}, published: md5:7973" in str(
+        diagnosis("cifar100", DamagedError(path, "a pickle was expected"))
+    )
+
+
+def test_every_download_has_a_sha256():
+    for entry in module.ENTRIES.values():
+        for download in entry.downloads:
+            algorithm, _, digits = download.checksum.partition(":")
+            assert (algorithm, len(digits)) == ("sha256", 64)

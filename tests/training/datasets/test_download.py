@@ -1,7 +1,7 @@
 """Downloads from a server that breaks, refuses, ignores or lies."""
 
 import socket
-from hashlib import md5
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from smdl.training.datasets.download import CHUNK, FAILURES, fetch
 from smdl.training.datasets.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(3 * CHUNK + 1000)
-SUM = md5(CONTENT).hexdigest()
+SUM = f"sha256:{sha256(CONTENT).hexdigest()}"
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def test_a_file_arrives_whole(server, place):
     assert [path.name for path in place.parent.iterdir()] == ["set.bin"]
 
 
-def test_a_broken_download_goes_on_where_it_broke_off(server, place):
+def test_a_broken_download_resumes_where_it_stopped(server, place):
     server.breaks, server.cut = 3, CHUNK
     fetch(server.url + "set.bin", place, SUM)
     assert place.read_bytes() == CONTENT
     assert server.asked == [None, f"bytes={CHUNK}-", f"bytes={2 * CHUNK}-", f"bytes={3 * CHUNK}-"]
 
 
-def test_the_next_call_goes_on_too(server, place):
+def test_the_next_call_resumes_too(server, place):
     server.breaks, server.cut = 1, CHUNK
     answer = server.answer
 
@@ -45,7 +45,7 @@ def test_the_next_call_goes_on_too(server, place):
         answer(handler)
 
     server.answer = then_fail
-    with pytest.raises(DataError, match=r"it answered 503 .*; 0\.1 MB so far are kept in .*set\.bin\.part"):
+    with pytest.raises(DataError, match=r"it answered 503 .*; the first 0\.1 MB are kept in .*set\.bin\.part"):
         fetch(server.url + "set.bin", place, SUM)
     assert len(part(place).read_bytes()) == CHUNK
     assert not place.exists()
@@ -102,7 +102,7 @@ def test_a_part_longer_than_the_file_is_dropped(server, place):
 
 def test_a_wrong_checksum_leaves_nothing_behind(server, place):
     server.files["set.bin"] = b"something else"
-    with pytest.raises(DataError, match=f"does not have the published checksum .md5 {SUM}., and was removed"):
+    with pytest.raises(DataError, match=f"does not have the published checksum .{SUM}.; it was removed"):
         fetch(server.url + "set.bin", place, SUM)
     assert list(place.parent.iterdir()) == []
 
@@ -130,7 +130,7 @@ def test_a_file_with_the_right_sum_is_not_downloaded(server, place):
     assert server.asked == []
 
 
-def test_a_damaged_file_is_downloaded_anew(server, place):
+def test_a_damaged_file_is_downloaded_again(server, place):
     place.parent.mkdir()
     place.write_bytes(CONTENT[:-1])
     fetch(server.url + "set.bin", place, SUM)

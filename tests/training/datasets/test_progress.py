@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from smdl.training.datasets import progress as module
-from smdl.training.datasets.progress import progress
+from smdl.training.datasets.progress import progress_bar
 
 
 def test_what_is_over_soon_says_nothing(capsys):
-    with progress("reading", 10) as advance:
+    with progress_bar("reading", 10) as advance:
         for _ in range(10):
             advance(1)
     assert capsys.readouterr() == ("", "")
@@ -18,7 +18,7 @@ def test_what_is_over_soon_says_nothing(capsys):
 def test_lines_come_at_intervals(capsys, monkeypatch):
     clock = iter(range(0, 1000, 3))
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
-    with progress("reading", 8) as advance:
+    with progress_bar("reading", 8) as advance:
         for _ in range(8):
             advance(1)
     lines = capsys.readouterr().err.splitlines()
@@ -28,6 +28,6 @@ def test_lines_come_at_intervals(capsys, monkeypatch):
 @pytest.mark.parametrize("total", [0, 10])
 def test_a_terminal_shows_a_bar(monkeypatch, capsys, total):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress("reading", total) as advance:
+    with progress_bar("reading", total) as advance:
         advance(10)
     assert "reading" in capsys.readouterr().err

@@ -1,4 +1,7 @@
-"""The downloadable sets: where they come from, how to tell them, where they may lie."""
+"""The downloadable data sets: their addresses, their checksums, and the folders where their files may be.
+
+The sha256 sums of the downloads are those of TensorFlow Datasets and Keras, for files of the same address and size.
+"""
 
 import hashlib
 import os
@@ -13,15 +16,15 @@ from smdl.training.datasets.download import fetch
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.files import cache_folder, disk_errors
 
-SYSTEM = Path("/usr/share/datasets")  # of Debian's package dataset-fashion-mnist
+SYSTEM = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file, or a tar.gz that unpacks to the set's folder."""
+    """One file to download. A tar.gz unpacks to the folder of the data set."""
 
     url: str
-    md5: str
+    checksum: str  # algorithm:digits, as pooch reads it
     bytes: int
 
     @property
@@ -31,12 +34,12 @@ class Download:
 
 @dataclass(frozen=True)
 class Entry:
-    """A set: `folders` are the names under which its files are found, the first of them ours."""
+    """One data set. `folders` are the names that its folder may have; downloads go to the first."""
 
     about: str
     folders: tuple[str, ...]
     downloads: tuple[Download, ...]
-    files: dict[str, str]  # name: md5
+    files: dict[str, str]  # name: checksum
 
     @property
     def bytes(self) -> int:
@@ -48,7 +51,7 @@ class Entry:
 
 
 class Row(NamedTuple):
-    """A line of the list: `folder` is None where the set is not on this machine."""
+    """One row of `smdl data list`. `folder` is None if the data set is not on this machine."""
 
     name: str
     about: str
@@ -57,8 +60,9 @@ class Row(NamedTuple):
 
 
 def _plain(about: str, folders: tuple[str, ...], host: str, files: dict[str, tuple[str, int]]) -> Entry:
-    downloads = tuple(Download(host + name, md5, size) for name, (md5, size) in files.items())
-    return Entry(about, folders, downloads, {download.name: download.md5 for download in downloads})
+    """A data set whose files are downloaded one by one; `files` maps a name to its checksum and size."""
+    downloads = tuple(Download(host + name, checksum, size) for name, (checksum, size) in files.items())
+    return Entry(about, folders, downloads, {download.name: download.checksum for download in downloads})
 
 
 ENTRIES = {
@@ -67,10 +71,22 @@ ENTRIES = {
         ("fashion-mnist", "FashionMNIST/raw"),
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         {
-            "train-images-idx3-ubyte.gz": ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-            "train-labels-idx1-ubyte.gz": ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
-            "t10k-images-idx3-ubyte.gz": ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-            "t10k-labels-idx1-ubyte.gz": ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+            "train-images-idx3-ubyte.gz": (
+                "sha256:3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                26_421_880,
+            ),
+            "train-labels-idx1-ubyte.gz": (
+                "sha256:a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                29_515,
+            ),
+            "t10k-images-idx3-ubyte.gz": (
+                "sha256:346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                4_422_102,
+            ),
+            "t10k-labels-idx1-ubyte.gz": (
+                "sha256:67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+                5_148,
+            ),
         },
     ),
     "cifar10": Entry(
@@ -79,18 +95,18 @@ ENTRIES = {
         (
             Download(
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a",
+                "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
                 170_498_071,
             ),
         ),
         {
-            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
-            "data_batch_1": "c99cafc152244af753f735de768cd75f",
-            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-            "data_batch_4": "634d18415352ddfa80567beed471001a",
-            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-            "test_batch": "40351d587109b95175f43aff81a1287e",
+            "batches.meta": "sha256:f962466ef690d46b226450fb9aadc74ba4bc64a76aa526b5827fe4bc5c7125cb",
+            "data_batch_1": "sha256:54636561a3ce25bd3e19253c6b0d8538147b0ae398331ac4a2d86c6d987368cd",
+            "data_batch_2": "sha256:766b2cef9fbc745cf056b3152224f7cf77163b330ea9a15f9392beb8b89bc5a8",
+            "data_batch_3": "sha256:0f00d98ebfb30b3ec0ad19f9756dc2630b89003e10525f5e148445e82aa6a1f9",
+            "data_batch_4": "sha256:3f7bb240661948b8f4d53e36ec720d8306f5668bd0071dcb4e6c947f78e9682b",
+            "data_batch_5": "sha256:d91802434d8376bbaeeadf58a737e3a1b12ac839077e931237e0dcd43adcb154",
+            "test_batch": "sha256:f53d8d457504f7cff4ea9e021afcf0e0ad8e24a91f3fc42091b8adef61157831",
         },
     ),
     "cifar100": Entry(
@@ -99,14 +115,15 @@ ENTRIES = {
         (
             Download(
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                "eb9058c3a382ffc7106e4002c42a8d85",
+                "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
                 169_001_437,
             ),
         ),
         {
-            "meta": "7973b15100ade9c7d40fb424638fde48",
-            "train": "16019d7e3df5f24257cddd939b257f8d",
-            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            # published as md5 only; the archive they come from is checked by its sha256
+            "meta": "md5:7973b15100ade9c7d40fb424638fde48",
+            "train": "md5:16019d7e3df5f24257cddd939b257f8d",
+            "test": "md5:f0ef6b0ae62326f3e7ffdfab6717acfc",
         },
     ),
     "svhn": _plain(
@@ -114,59 +131,64 @@ ENTRIES = {
         ("svhn",),
         "http://ufldl.stanford.edu/housenumbers/",
         {
-            "train_32x32.mat": ("e26dedcc434d2e4c54c9b2d4a06d8373", 182_040_794),
-            "test_32x32.mat": ("eb5a983be6a315427106f1b164d9cef3", 64_275_384),
+            "train_32x32.mat": ("sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8", 182_040_794),
+            "test_32x32.mat": ("sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b", 64_275_384),
         },
     ),
 }
 
 
 def catalogue(root: str | Path | None = None) -> list[Row]:
-    """Every downloadable set, and where it was found."""
+    """List the downloadable data sets, and where each was found."""
     return [Row(name, entry.about, entry.bytes, _search(entry, root)) for name, entry in ENTRIES.items()]
 
 
 def find(name: str, root: str | Path | None = None) -> Path:
-    """The folder with the files of a set: below root, SMDL_DATA, the cache or the system's data, or one of them."""
+    """Return the folder that holds the files of a data set. It may be root, SMDL_DATA, the cache or the system's data
+    folder, or a folder inside one of them."""
     entry = _entry(name)
     found = _search(entry, root)
     if found is not None:
         return found
     places = "".join(f"\n  {place}{_lack(place, entry)}" for place in _places(entry, root))
     raise DataError(
-        f"the data set {name} is not on this machine: {', '.join(entry.files)} were looked for in{places}\n"
+        f"the data set {name} is not on this machine. Its files {', '.join(entry.files)} were looked for in{places}\n"
         f"`smdl data get {name}` downloads it ({entry.bytes / 1e6:.0f} MB from {entry.downloads[0].url}); "
-        "or put the files into one of these folders, or name theirs by data.root or SMDL_DATA"
+        "or put the files into one of these folders, or set data.root or SMDL_DATA to their folder"
     )
 
 
 def get(name: str, root: str | Path | None = None) -> Path:
-    """The folder of a set in `root` (the cache unless given), downloaded unless it is there and its checksums right."""
+    """Return the folder of a data set in `root` (default: the cache). Download the set unless its files are there with
+    the right checksums."""
     entry = _entry(name)
     base = cache_folder() if root is None else Path(root).expanduser()
     folder = base / entry.folders[0]
-    if all((folder / file).is_file() and _md5(folder / file) == md5 for file, md5 in entry.files.items()):
+    if all((folder / file).is_file() and _sum(folder / file, right) == right for file, right in entry.files.items()):
         return folder
     try:
         for download in entry.downloads:
-            path = fetch(download.url, (base if entry.archive else folder) / download.name, download.md5)
+            path = fetch(download.url, (base if entry.archive else folder) / download.name, download.checksum)
             if entry.archive:
                 _unpack(path, folder)
                 path.unlink()
     except DataError as error:
         urls = ", ".join(download.url for download in entry.downloads)
         raise DataError(
-            f"{error}\nTry `smdl data get {name}` again; or fetch {urls} by other means and put "
-            f"{', '.join(entry.files)}{' (out of the archive)' if entry.archive else ''} into {folder}"
+            f"{error}\nTry `smdl data get {name}` again; or download {urls} by other means and put "
+            f"{', '.join(entry.files)}{' (from the archive)' if entry.archive else ''} into {folder}"
         ) from error.__cause__
     return folder
 
 
 def diagnosis(name: str, error: DamagedError) -> DataError:
-    """A damaged file, what its checksum says, and the way out. (At every load the sums would cost too much.)"""
+    """Return the error for a damaged file, with its checksum and the remedy. The checksum is computed only here: at
+    every load it would take too long."""
     expected = _entry(name).files.get(error.path.name)
-    sums = f" (md5 {_md5(error.path)}, published: {expected})" if expected and error.path.is_file() else ""
-    return DataError(f"{error}{sums}\nDelete it and run `smdl data get {name}` to fetch it anew")
+    sums = (
+        f" (checksum {_sum(error.path, expected)}, published: {expected})" if expected and error.path.is_file() else ""
+    )
+    return DataError(f"{error}{sums}\nDelete it and run `smdl data get {name}` to download it again")
 
 
 def _entry(name: str) -> Entry:
@@ -176,7 +198,7 @@ def _entry(name: str) -> Entry:
 
 
 def _places(entry: Entry, root: str | Path | None) -> list[Path]:
-    """Where a set may lie, in order: in these folders, or they are it."""
+    """Folders in which the files of a data set may be, in order."""
     bases = [root, os.environ.get("SMDL_DATA"), cache_folder(), SYSTEM]
     bases = [Path(base).expanduser() for base in bases if base]
     return [base / folder for base in bases for folder in ("", *entry.folders)]
@@ -187,7 +209,7 @@ def _search(entry: Entry, root: str | Path | None) -> Path | None:
 
 
 def _lack(place: Path, entry: Entry) -> str:
-    """What of the set is not there, in words; nothing if all is."""
+    """Say which files are missing from a folder; an empty string if none is."""
     if not place.is_dir():
         return " (no such folder)"
     missing = [file for file in entry.files if not (place / file).is_file()]
@@ -195,13 +217,15 @@ def _lack(place: Path, entry: Entry) -> str:
     return "" if not missing else " (none of them)" if none else f" (lacks {', '.join(missing)})"
 
 
-def _md5(path: Path) -> str:
+def _sum(path: Path, like: str) -> str:
+    """Checksum of a file, by the algorithm of the checksum `like`."""
+    algorithm = like.partition(":")[0]
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """The folder of that name in a tar.gz, put in its place only when complete."""
+    """Unpack a tar.gz and put its folder into place once it is complete."""
     with disk_errors(folder), TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as temporary:
         try:
             with tarfile.open(archive) as tar:

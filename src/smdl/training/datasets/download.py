@@ -1,7 +1,7 @@
-"""Downloads that go on where they broke off.
+"""Downloads that resume.
 
-pooch checks the sum and puts the file in its place; what it lacks, and what is here, is a file that grows over
-several attempts, and over several calls.
+pooch checks the checksum and moves the file into place. This module adds what pooch lacks: a partial file that grows
+over several attempts, and over several calls.
 """
 
 import os
@@ -11,39 +11,41 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from smdl.training.datasets.errors import DataError
-from smdl.training.datasets.progress import progress
+from smdl.training.datasets.progress import progress_bar
 from smdl.training.files import disk_errors
 
-FAILURES = 4  # in a row that brought it no farther than before, until it gives up
-PAUSE = 0.25  # seconds, doubled by every failure
+FAILURES = 4  # attempts in a row without a new byte, after which it gives up
+PAUSE = 0.25  # seconds, doubled after every failure
 TIMEOUT = 30.0  # seconds without a byte
-CHUNK = 1 << 16  # bytes: less than this is lost when a connection breaks
-PARTIAL, BEYOND = 206, 416  # HTTP: the range asked for, and a range past the end
+CHUNK = 1 << 16  # bytes; at most this much is lost when a connection breaks
+PARTIAL, BEYOND = 206, 416  # HTTP: partial content, and a range past the end
 
 
-def fetch(url: str, path: Path, md5: str) -> Path:
-    """The file at `path`, downloaded unless it is there and has that checksum."""
+def fetch(url: str, path: Path, checksum: str) -> Path:
+    """Download a file to `path`, unless it is there with this checksum (algorithm:digits)."""
     import pooch
     import requests
 
     part = path.with_name(f"{path.name}.part")
-    downloader: Any = Resuming(part)  # pooch's protocol has other names for the arguments
-    pooch.get_logger().setLevel("WARNING")  # progress is told here
+    downloader: Any = Resuming(part)  # pooch's protocol names the arguments differently
+    pooch.get_logger().setLevel("WARNING")  # this module shows the progress
     try:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Path(pooch.retrieve(url, f"md5:{md5}", path.name, path.parent, downloader=downloader))
+            return Path(pooch.retrieve(url, checksum, path.name, path.parent, downloader=downloader))
     except requests.RequestException as error:
-        kept = f"; {part.stat().st_size / 1e6:.1f} MB so far are kept in {part}" if part.exists() else ""
+        kept = f"; the first {part.stat().st_size / 1e6:.1f} MB are kept in {part}" if part.exists() else ""
         raise DataError(f"{urlsplit(url).netloc} could not be reached: {_reason(error)}{kept}") from None
     except DataError:
         raise
-    except ValueError:  # pooch compared the sums
-        raise DataError(f"what {url} sent does not have the published checksum (md5 {md5}), and was removed") from None
+    except ValueError:  # from pooch: the checksums differ
+        raise DataError(
+            f"the file from {url} does not have the published checksum ({checksum}); it was removed"
+        ) from None
 
 
 class Resuming:
-    """A downloader for pooch: what arrives is kept in `part`, and only the rest is asked for."""
+    """A downloader for pooch that keeps partial content in `part` and requests only the rest."""
 
     def __init__(self, part: Path) -> None:
         self.part = part
@@ -54,7 +56,7 @@ class Resuming:
         failures, most = 0, self._size()
         while True:
             try:
-                self._go_on(url)
+                self._resume(url)
                 break
             except requests.RequestException:
                 failures = 0 if self._size() > most else failures + 1
@@ -67,7 +69,7 @@ class Resuming:
     def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
-    def _go_on(self, url: str) -> None:
+    def _resume(self, url: str) -> None:
         import requests
 
         have = self._size()
@@ -75,27 +77,27 @@ class Resuming:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
             status, span = answer.status_code, answer.headers.get("Content-Range", "")
             if status == BEYOND and span == f"bytes */{have}":
-                return  # all of it was here
+                return  # the partial file is complete
             if status == BEYOND or (status == PARTIAL and not span.startswith(f"bytes {have}-")):
-                self.part.unlink(missing_ok=True)  # not a part of what is there now
-                raise requests.ConnectionError(f"asked to go on from byte {have}, it offered {span or 'nothing'}")
-            if 400 <= status < 500:  # asking again will not help
+                self.part.unlink(missing_ok=True)  # a part of another version of the file
+                raise requests.ConnectionError(f"asked for the bytes from {have} on, it offered {span or 'nothing'}")
+            if 400 <= status < 500:  # trying again will not help
                 raise DataError(f"{urlsplit(url).netloc} answered {status} {answer.reason} to {url}")
             if status >= 500:
                 raise requests.ConnectionError(f"it answered {status} {answer.reason}")
-            begin = have if status == PARTIAL else 0  # else the server cannot go on, and sends all of it
+            begin = have if status == PARTIAL else 0  # else the server does not know ranges and sends the whole file
             total = begin + int(answer.headers.get("Content-Length", 0))
-            with self.part.open("ab" if begin else "wb") as file, progress(self.part.stem, total) as advance:
+            with self.part.open("ab" if begin else "wb") as file, progress_bar(self.part.stem, total) as advance:
                 advance(begin)
                 for chunk in answer.iter_content(CHUNK):
                     file.write(chunk)
                     advance(len(chunk))
         if self._size() < total:
-            raise requests.ConnectionError(f"{self._size()} of {total} bytes came")
+            raise requests.ConnectionError(f"it sent {self._size()} of {total} bytes")
 
 
 def _reason(error: Exception) -> str:
-    """The innermost of the reasons that requests wraps in one another."""
+    """Return the innermost of the nested errors of requests, in words."""
     inner: Any = error
     while isinstance(deeper := getattr(inner, "reason", None) or next(iter(inner.args), None), Exception):
         inner = deeper

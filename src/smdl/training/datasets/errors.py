@@ -1,14 +1,14 @@
-"""What can be wrong with data."""
+"""Errors of data sets."""
 
 from pathlib import Path
 
 
 class DataError(ValueError):
-    """Data that is missing, or is not what it should be; the message says which and what to do."""
+    """A data set is missing or invalid. The message says which one, and the remedy."""
 
 
 class DamagedError(DataError):
-    """A file that is there and cannot be read."""
+    """A file exists and cannot be read."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} is damaged: {problem}")

@@ -11,7 +11,7 @@ import torch
 
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.formats import Part, Source
-from smdl.training.datasets.progress import progress
+from smdl.training.datasets.progress import progress_bar
 from smdl.training.datasets.subsets import generator, stratified_split
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
@@ -79,7 +79,7 @@ def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part
     mode, channels = ("L", 1) if modes == {"L"} else ("RGB", 3)
     width, height = (resolution, resolution) if resolution else next(iter(sizes))
     images = torch.empty(len(files), channels, height, width, dtype=torch.uint8)
-    with progress(f"reading {len(files)} images", len(files)) as advance:
+    with progress_bar(f"reading {len(files)} images", len(files)) as advance:
         for row, path in zip(images, files, strict=True):
             with _open_image(path) as image:
                 pixels = image.convert(mode).resize((width, height), 2)  # bilinear, and antialiased

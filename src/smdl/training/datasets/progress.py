@@ -1,4 +1,4 @@
-"""How far something has come: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of a download or of reading files: a bar on a terminal, elsewhere a line every ten seconds."""
 
 import sys
 import time
@@ -9,8 +9,8 @@ EVERY = 10.0  # seconds between two lines
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with how much more of `total` is done."""
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the amount that was done since the last call."""
     if not sys.stderr.isatty():
         yield _lines(title, total)
         return
@@ -24,14 +24,14 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _lines(title: str, total: int) -> Callable[[int], None]:
-    """Nothing at all where everything is over within seconds."""
-    done, said = 0, time.monotonic()
+    """Print a line every EVERY seconds; none if everything is done before."""
+    done, last = 0, time.monotonic()
 
     def advance(more: int) -> None:
-        nonlocal done, said
+        nonlocal done, last
         done += more
-        if time.monotonic() - said >= EVERY:
-            said = time.monotonic()
+        if time.monotonic() - last >= EVERY:
+            last = time.monotonic()
             print(f"{title}: {100 * done / max(total, 1):.0f} %", file=sys.stderr, flush=True)
 
     return advance

@@ -17,7 +17,7 @@ from smdl.factory import load_object
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
-from smdl.training.datasets.progress import progress
+from smdl.training.datasets.progress import progress_bar
 
 
 class LabelledSubset(Dataset[tuple[Any, int]]):
@@ -84,7 +84,7 @@ def labels_of(dataset: Any, name: str) -> np.ndarray:
             labels = np.asarray(found)
             break
     else:
-        with progress(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
+        with progress_bar(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
             labels = np.empty(len(dataset), np.int64)
             for index in range(len(dataset)):
                 _, labels[index] = _pair(dataset, index, name)

@@ -1,0 +1,69 @@
+"""What is installed fits what is imported, and the lowest versions are those that are tested."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import smdl
+from smdl.errors import TRAIN_PACKAGES
+
+SOURCE = Path(smdl.__file__).parent
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TRAIN = PROJECT["optional-dependencies"]["train"]
+IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "PyYAML": "yaml", "Jinja2": "jinja2"}
+#: Parts of the package that need smdl[train]; all others work with the core dependencies.
+TRAINING = {"training", "experiments", "report"}
+
+
+def name_of(requirement):
+    return re.match(r"[\w-]+", requirement)[0]
+
+
+def imports_of(path):
+    """The packages outside smdl and the standard library that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        yield from {name.partition(".")[0] for name in names} - {"smdl", *sys.stdlib_module_names}
+
+
+def test_the_train_extra_is_what_the_commands_ask_for():
+    assert {IMPORT_NAMES.get(name_of(package), name_of(package)) for package in TRAIN} == set(TRAIN_PACKAGES)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_import_is_a_dependency(path):
+    part = path.relative_to(SOURCE).parts[0]
+    allowed = {"torch", "numpy", "numba"}
+    if part in {"cli.py", "options.py"}:
+        allowed |= {"jsonargparse", "yaml"}  # yaml comes with jsonargparse
+    if part in TRAINING or part == "cli.py":
+        allowed |= set(TRAIN_PACKAGES)
+    assert set(imports_of(path)) <= allowed
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text(), re.MULTILINE))
+    for requirement in (*PROJECT["dependencies"], *TRAIN):
+        bound = re.search(r">=([\d.]+)$", requirement)[1]
+        assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", pins[name_of(requirement)]), requirement
+
+
+def test_every_dependency_is_pinned_for_ci():
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert {name_of(requirement) for requirement in (*PROJECT["dependencies"], *TRAIN)} <= set(pins)
+
+
+def test_what_is_not_python_is_packaged():
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["smdl"]
+    packaged = {path for pattern in patterns for path in SOURCE.glob(pattern)}
+    others = {path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    others = {path for path in others if "__pycache__" not in path.parts}
+    assert packaged == others
