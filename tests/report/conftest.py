@@ -2,8 +2,8 @@
 
 import pytest
 
-from smdl.experiments.report import render
-from tests.experiments import made
+from smdl.report.report import render
+from tests.report import made
 
 PAPER = {
     "columns": ["SGD", "<SMDL>"],

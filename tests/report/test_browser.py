@@ -9,9 +9,11 @@ import subprocess
 
 import pytest
 
-from smdl.experiments.page import POLICY
-from tests.experiments import made
+from tests.report import made
 
+pytestmark = pytest.mark.slow
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 #: Added to a copy of the page: what the browser made of it, written into the page before it is dumped.
 PROBE = """
@@ -22,6 +24,10 @@ addEventListener("securitypolicyviolation", event => seen.refused.push(event.blo
 addEventListener("load", () => {
   const visible = group => [...group.querySelectorAll(":scope > .panels")].map(panel => panel.offsetHeight > 0);
   seen.pictures = [...document.images].map(picture => [picture.naturalWidth, picture.complete]);
+  seen.shown = [...document.querySelectorAll("picture")].map(picture => {
+    const [source, image] = [picture.querySelector("source"), picture.querySelector("img")];
+    return image.currentSrc === source.srcset ? "dark" : image.currentSrc === image.src ? "light" : "none";
+  });
   seen.fetched = performance.getEntriesByType("resource").map(entry => entry.name).filter(name => !/^data:/.test(name));
   seen.switches = [...document.querySelectorAll(".switch")].map(group =>
     [visible(group), ...[...group.querySelectorAll("label")].map(label => (label.click(), visible(group)))]);
@@ -91,6 +97,8 @@ def test_it_is_light_or_dark_as_the_reader_is_and_fits_a_phone(browser, probed, 
     shades = [[sum(map(int, re.findall(r"\d+", seen[name])[:3])) for name in ("back", "ink")] for seen in (light, dark)]
     assert shades[0][0] > 700 > 200 > shades[0][1]
     assert shades[1][0] < 200 < 600 < shades[1][1]
+    assert set(light["shown"]) == {"light"}, "each picture is drawn for either theme"
+    assert set(dark["shown"]) == {"dark"}
     assert light["overflow"] <= 0
     assert dark["overflow"] <= 0
     assert console == []

@@ -1,57 +1,87 @@
-"""An experiment in files, made by hand: what training would leave, without training."""
+"""An experiment in files, written here line by line: what training would leave, without training and without smdl."""
 
 import json
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import yaml
 
-from smdl.experiments.compare import Experiment, Plan
-from smdl.experiments.runner import folder_of
-from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
-from smdl.training.files import write_json, write_lines
-
-#: Trained in a moment.
-BASE = TrainConfig(
-    data=DataConfig(train_size=80, test_size=60),
-    model=ModelConfig("mlp", width=0.25),
-    batch_size=20,
-    epochs=2,
-    train_evaluation=40,
-    threads=1,
-)
 SCRIPT = "<script>alert(1)</script>"
 #: A class of that name must stay a name, in text and in attributes.
 CLASSES = ['"><img src=x onerror=alert(2)>', "ship & boat", "$\\frac{1}{0}$"]
-ARMS = {
-    "uniform": {"strategy": "uniform"},
-    SCRIPT: {"strategy": "loss"},
-    "recommended": {"strategy": "smdl", "objective": {"preset": "recommended"}},
-}
-#: Seconds a step of the arms, in turn.
+ARMS = {"uniform": {"method": "uniform"}, SCRIPT: {"method": "loss"}, "recommended": {"method": "recommended"}}
+#: Seconds per step of the arms in turn, and how many such steps fit into 40 steps of the first.
 SECONDS = (0.010, 0.011, 0.020)
-SAMPLES, PER_EPOCH = 60, 10
+EQUAL_TIME = (40, 36, 20)
+SAMPLES, PER_EPOCH, STEPS = 60, 10, 40
+CONFIG = {"data": {"name": "digits"}, "method": "recommended", "batch_size": 6, "epochs": 4, "steps": None, "seed": 0}
 
 
-def experiment(folder, arms=None, seeds=3, timed=True, **plan):
-    """Plan, calibration and finished runs. Returns the Experiment."""
+@dataclass
+class Made:
+    """The folder of an experiment and its plan."""
+
+    folder: Path
+    plan: dict
+
+    def run(self, arm, protocol, seed):
+        """The folder of a run."""
+        found = (
+            run for run in self.plan["runs"] if (run["arm"], run["protocol"], run["seed"]) == (arm, protocol, seed)
+        )
+        return self.folder / next(found)["folder"]
+
+
+def experiment(folder, arms=None, seeds=3, timed=True, **changes):
+    """Write plan, calibration and finished runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not timed:
-        plan |= {"protocols": ["steps"], "timed": False}
-    base = to_dict(TrainConfig(batch_size=6, epochs=4))
-    made = Experiment(folder, Plan(**({"title": "made up", "arms": arms or ARMS, "base": base, "seeds": seeds} | plan)))
-    made.write_plan()
-    made.calibration = {
-        arm: cost(SECONDS[place % 3]) if timed else {"steps_per_epoch": PER_EPOCH, "samples": SAMPLES}
-        for place, arm in enumerate(made.plan.arms)
+    arms = arms or ARMS
+    plan = {
+        "title": "made up",
+        "base": CONFIG,
+        "arms": arms,
+        "baseline": "uniform",
+        "against": {},
+        "seeds": seeds,
+        "protocols": ["steps", "time"] if timed else ["steps"],
+        "timed": timed,
+        "minutes": None,
+        "decided": False,
+        "caption": "",
+        "paper": None,
+        "command": "",
+        **changes,
     }
-    write_json(folder / "calibration.json", made.calibration)
-    for place, arm in enumerate(made.plan.arms):
-        for protocol in made.plan.protocols:
-            for config in made.configs(arm, protocol):
-                run(folder_of(made.store, config), config, gain=0.02 * place)
-    return made
+    plan["runs"] = [
+        planned(place, arm, protocol, seed)
+        for place, arm in enumerate(arms)
+        for protocol in plan["protocols"]
+        for seed in range(seeds)
+    ]
+    (folder / "plan.yaml").write_text(yaml.safe_dump(plan, sort_keys=False))
+    lengths = {"steps_per_epoch": PER_EPOCH, "samples": SAMPLES}
+    calibration = {arm: cost(SECONDS[place % 3]) if timed else lengths for place, arm in enumerate(arms)}
+    (folder / "calibration.json").write_text(json.dumps(calibration))
+    for place, arm in enumerate(arms):
+        for run_ in plan["runs"]:
+            if run_["arm"] == arm:
+                method = arms[arm].get("method", "recommended")
+                run(folder / run_["folder"], run_["seed"], run_["steps"], method, gain=0.02 * place)
+    return Made(folder, plan)
+
+
+def planned(place, arm, protocol, seed):
+    """A line of the plan; a baseline's runs are the same under both protocols."""
+    steps = EQUAL_TIME[place % 3] if protocol == "time" else STEPS
+    return {
+        "arm": arm,
+        "protocol": protocol,
+        "seed": seed,
+        "steps": steps,
+        "folder": f"trained/arm{place}-{steps}-{seed}",
+    }
 
 
 def cost(seconds):
@@ -70,13 +100,13 @@ def cost(seconds):
     }
 
 
-def run(folder, config, gain=0.0):
-    """A finished run: config, metrics, summary, counts and portrait."""
+def run(folder, seed, steps=STEPS, method="recommended", gain=0.0):
+    """Write a finished run: config, metrics, summary, counts and snapshot."""
     folder.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(config.seed)
-    (folder / "config.yaml").write_text(yaml.safe_dump(to_dict(config)))
-    ends = [*range(PER_EPOCH, config.steps or 40, PER_EPOCH), config.steps or 40]
-    records = [record(epoch, steps, rng.uniform(0, 0.02) - gain, config.strategy) for epoch, steps in enumerate(ends)]
+    rng = np.random.default_rng(seed)
+    (folder / "config.yaml").write_text(yaml.safe_dump({**CONFIG, "method": method, "steps": steps, "seed": seed}))
+    ends = [*range(PER_EPOCH, steps, PER_EPOCH), steps]
+    records = [record(epoch, end, rng.uniform(0, 0.02) - gain, method) for epoch, end in enumerate(ends)]
     write_lines(folder / "metrics.jsonl", records)
     environment = {
         "smdl": "0.1.0",
@@ -84,16 +114,16 @@ def run(folder, config, gain=0.0):
         "packages": {"torch": "2.0"},
         "command": "smdl compare <x>",
     }
-    write_json(folder / "summary.json", {"classes": CLASSES, "environment": environment, "steps": ends[-1]})
+    write_json(folder / "summary.json", {"classes": CLASSES, "environment": environment, "steps": steps})
     counts = rng.integers(0, 6, SAMPLES).astype(np.int32)
     np.save(folder / "counts.npy", counts)
-    np.savez_compressed(folder / "usage_snapshot.npz", **portrait(counts, rng))
+    np.savez_compressed(folder / "usage_snapshot.npz", **snapshot(counts, rng))
 
 
-def record(epoch, steps, offset, strategy):
+def record(epoch, steps, offset, method):
     """A line of metrics.jsonl."""
     error = 0.5 / (1 + epoch) + 0.05 + offset
-    terms = {"facility_location": 0.9 + 0.01 * epoch, "redundancy": 0.2} if strategy == "smdl" else None
+    terms = {"facility_location": 0.9 + 0.01 * epoch, "redundancy": 0.2} if method == "recommended" else None
     return {
         "epoch": epoch,
         "steps": steps,
@@ -107,14 +137,26 @@ def record(epoch, steps, offset, strategy):
     }
 
 
-def portrait(counts, rng, channels=3):
-    """What training.usage_snapshot would write."""
+def snapshot(counts, rng, channels=3):
+    """The arrays of usage_snapshot.npz."""
     labels, order = np.arange(len(counts)) % len(CLASSES), np.argsort(-counts)
     arrays = {"map": rng.normal(size=(len(counts), 2)).astype(np.float32), "map_labels": labels, "map_counts": counts}
     for kind, rows in (("most", order[:24]), ("least", order[::-1][:24])):
         images = rng.integers(0, 256, (len(rows), channels, 8, 8)).astype(np.uint8)
         arrays |= {f"{kind}_images": images, f"{kind}_labels": labels[rows], f"{kind}_counts": counts[rows]}
     return arrays
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value))
+
+
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 class Page(HTMLParser):
@@ -198,5 +240,5 @@ def reads_as(shown, value):
     return abs(float(text.removesuffix(" %")) - (100 * value if share else value)) <= 0.5 * 10**-decimals + 1e-9
 
 
-def results_of(folder: Path):
+def results_of(folder):
     return json.loads((folder / "results.json").read_text())
