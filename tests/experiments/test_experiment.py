@@ -1,4 +1,4 @@
-"""A comparison is planned, calibrated, trained once, and goes on after any interruption to the same accuracies."""
+"""A comparison is planned, calibrated, trained once, and after any interruption resumed to the same accuracies."""
 
 import json
 import os
@@ -6,23 +6,27 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import field, make_dataclass, replace
 
 import pytest
 import yaml
 
-from smdl.cli import main
-from smdl.experiments import compare, panels, published, results, runner
+from smdl.experiments import experiment as experiment_module
+from smdl.experiments import published, results, runner
 from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
-from smdl.experiments.arms import fingerprint, overrides_of, with_overrides
+from smdl.experiments.arms import overrides_of, with_overrides
+from smdl.experiments.experiment import JOB_GAIN, MOST_SEEDS, Experiment, arm_config, run_plan
 from smdl.experiments.paper import ITEMS, reproduce
+from smdl.experiments.plan import FolderError, Plan, read_plan
+from smdl.experiments.runner import run_name
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
+from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
-from smdl.training.files import BusyError, locked, read_json, read_lines, write_json
+from smdl.training.files import BusyError, locked, read_json
 from smdl.training.loop import DivergedError, Interrupted
-from tests.experiments import made
-from tests.experiments.made import BASE
+from tests.experiments.base import BASE
+from tests.report import made
+from tests.report.made import read_lines, write_json
 
 NAMES = ("uniform", "loss", "recommended")
 
@@ -34,7 +38,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A calibration that takes no time: uniform 10 ms a step, loss 11, all else 20."""
+    """A calibration that takes no time: uniform 10 ms per step, loss 11, all else 20."""
     times = {"uniform": 0.010, "loss": 0.011}
 
     def calibrate(configs, _):
@@ -52,47 +56,49 @@ def quick(monkeypatch):
             for name in configs
         }
 
-    monkeypatch.setattr(compare, "calibrate", calibrate)
+    monkeypatch.setattr(experiment_module, "calibrate", calibrate)
 
 
 def plan(**changes):
-    return compare.Plan(
-        "digits", to_dict(BASE), {name: overrides_of(name) for name in NAMES}, **{"seeds": 2, **changes}
-    )
+    return Plan("digits", to_dict(BASE), {name: overrides_of(name) for name in NAMES}, **{"seeds": 2, **changes})
 
 
 def accuracies(found):
-    return {(run["arm"], run["protocol"], run["seed"]): run["epochs"][-1]["test_error"] for run in found["runs"]}
+    return {(run.arm, run.protocol, run.seed): run.epochs[-1]["test_error"] for run in found.runs}
+
+
+def folders_of(experiment, arm, protocol):
+    """The folders of an arm's runs, as the plan in the folder lists them."""
+    runs = read_plan(experiment.folder).runs
+    return [experiment.folder / run.folder for run in runs if (run.arm, run.protocol) == (arm, protocol)]
 
 
 @pytest.mark.usefixtures("quick")
 def test_equal_time_is_equal_by_the_log(tmp_path):
-    """steps × seconds a step agree to within one step, the log shows that many steps, and the schedule ends there."""
+    """steps × seconds per step agree to within one step, the log shows that many steps, and the schedule ends there."""
     base = replace(BASE, schedule=ScheduleConfig("linear"))
-    experiment = compare.run_plan(replace(plan(), base=to_dict(base)), tmp_path / "e")
+    experiment = run_plan(replace(plan(), base=to_dict(base)), tmp_path / "e")
     found = results.collect(experiment.folder)
     budget = 8 * 0.010
-    for row in found["rows"]:
-        assert (
-            row["steps"]
-            == {"steps": 8, "time": {"uniform": 8, "loss": 7, "recommended": 4}[row["arm"]]}[row["protocol"]]
-        )
-        if row["protocol"] == "time":
-            assert budget - row["seconds_per_step"] < row["seconds"] <= budget
-    for run in found["runs"]:
-        assert run["epochs"][-1]["steps"] == run["steps"]
-        assert run["epochs"][-1]["lr"] == pytest.approx(BASE.optimizer.lr / run["steps"]), "one step before zero"
+    steps = {"uniform": 8, "loss": 7, "recommended": 4}
+    for row in found.rows:
+        assert row.steps == {"steps": 8, "time": steps[row.arm]}[row.protocol]
+        if row.protocol == "time":
+            assert budget - row.seconds_per_step < row.seconds <= budget
+    for run in found.runs:
+        assert run.epochs[-1]["steps"] == run.steps
+        assert run.epochs[-1]["lr"] == pytest.approx(BASE.optimizer.lr / run.steps), "one step before zero"
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_baseline_is_trained_once_for_both_protocols(tmp_path):
-    experiment = compare.run_plan(plan(), tmp_path / "e")
+    experiment = run_plan(plan(), tmp_path / "e")
     assert len(list(experiment.store.iterdir())) == 2 * (1 + 2 + 2)
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_is_finished_is_never_run_again_and_the_same_command_goes_on(tmp_path, monkeypatch):
-    whole = results.collect(compare.run_plan(plan(), tmp_path / "whole").folder)
+def test_finished_runs_are_kept_and_the_same_command_resumes(tmp_path, monkeypatch):
+    whole = results.collect(run_plan(plan(), tmp_path / "whole").folder)
     trained = []
     real = runner.train_one
 
@@ -104,10 +110,10 @@ def test_what_is_finished_is_never_run_again_and_the_same_command_goes_on(tmp_pa
 
     monkeypatch.setattr(runner, "train_one", stops_after_three)
     with pytest.raises(Interrupted):
-        compare.run_plan(plan(), tmp_path / "parts")
+        run_plan(plan(), tmp_path / "parts")
     again = []
     monkeypatch.setattr(runner, "train_one", lambda values, folder: (again.append(folder), real(values, folder)))
-    parts = results.collect(compare.run_plan(plan(), tmp_path / "parts").folder)
+    parts = results.collect(run_plan(plan(), tmp_path / "parts").folder)
     assert not set(trained) & set(again)
     assert accuracies(parts) == accuracies(whole)
     assert not (tmp_path / "parts-2").exists()
@@ -115,43 +121,49 @@ def test_what_is_finished_is_never_run_again_and_the_same_command_goes_on(tmp_pa
 
 @pytest.mark.usefixtures("quick")
 def test_another_plan_gets_a_folder_of_its_own(tmp_path):
-    first = compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder
+    first = run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder
     other = replace(plan(seeds=1, protocols=["steps"]), base=to_dict(replace(BASE, batch_size=10)))
-    second = compare.run_plan(other, tmp_path / "e").folder
+    second = run_plan(other, tmp_path / "e").folder
     assert (first.name, second.name) == ("e", "e-2")
 
 
 @pytest.mark.usefixtures("quick")
 def test_minutes_become_seeds_and_if_need_be_fewer_steps(tmp_path):
-    experiment = compare.Experiment(tmp_path, plan())
+    experiment = Experiment(tmp_path, plan())
     experiment.calibrate()
-    seed = experiment._seconds_a_seed()
+    seed = experiment._seconds_per_seed()
     assert seed == pytest.approx(8 * 0.010 + (8 + 7) * 0.011 + (8 + 4) * 0.020)
     experiment.fit_into(7.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (7, None)
     experiment.fit_into(4 * seed, jobs=2)
-    assert experiment.plan.seeds == 4 * (1 + compare.BESIDE)
+    assert experiment.plan.seeds == 4 * (1 + JOB_GAIN)
     experiment.fit_into(100 * seed, jobs=1)
-    assert experiment.plan.seeds == compare.MOST_SEEDS
+    assert experiment.plan.seeds == MOST_SEEDS
     experiment.fit_into(1.5 * seed, jobs=1)
     assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (3, 4)
 
 
 @pytest.mark.usefixtures("quick")
 def test_seeds_are_added_until_the_difference_is_known(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(compare, "run_all", lambda configs, *_: asked.append(max(c.seed for c in configs) + 1))
-    monkeypatch.setattr(compare.Experiment, "precise", lambda self: self.plan.seeds >= 7)
-    experiment = compare.run_plan(plan(), tmp_path / "e", auto=True)
+    asked, listed = [], []
+
+    def train_nothing(configs, *_):
+        asked.append(max(config.seed for config in configs.values()) + 1)
+        listed.append(len({run.seed for run in read_plan(tmp_path / "e").runs}))
+
+    monkeypatch.setattr(experiment_module, "run_all", train_nothing)
+    monkeypatch.setattr(Experiment, "precise", lambda self: self.plan.seeds >= 7)
+    experiment = run_plan(plan(), tmp_path / "e", auto=True)
     assert asked == [3, 5, 7]
-    monkeypatch.setattr(compare.Experiment, "precise", lambda _: False)
+    assert listed == asked, "plan.yaml lists the runs before they are trained"
+    monkeypatch.setattr(Experiment, "precise", lambda _: False)
     experiment.run_until_precise()
-    assert asked[-1] == compare.MOST_SEEDS
+    assert asked[-1] == MOST_SEEDS
 
 
 def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
     arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
-    experiment = compare.Experiment(tmp_path, compare.Plan("digits", to_dict(BASE), arms, seeds=1))
+    experiment = Experiment(tmp_path, Plan("digits", to_dict(BASE), arms, seeds=1))
     found = experiment.calibrate()
     assert found["uniform"]["parts"]["scoring"] == 0
     assert found["uniform"]["forwards_per_step"] == 0
@@ -168,108 +180,128 @@ def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_parallel_runs_give_the_same_accuracies(tmp_path):
-    one = results.collect(compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "one").folder)
-    two = results.collect(compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "two", jobs=2).folder)
+    one = results.collect(run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "one").folder)
+    two = results.collect(run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "two", jobs=2).folder)
     assert accuracies(one) == accuracies(two)
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+from smdl.experiments import runner
+from smdl.experiments.arms import overrides_of
+from smdl.experiments.experiment import run_plan
+from smdl.experiments.plan import Plan
+from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
+
+class Pool(runner.ProcessPoolExecutor):
+    def submit(self, *arguments):
+        future = super().submit(*arguments)
+        Path("submitted").touch()
+        return future
+
+if __name__ == "__main__":
+    runner.ProcessPoolExecutor = Pool
+    base = TrainConfig(data=DataConfig(train_size=400), model=ModelConfig("mlp"), batch_size=4, epochs=3)
+    arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
+    plan = Plan("digits", to_dict(base), arms, seeds=2, protocols=["steps"])
+    try:
+        run_plan(plan, Path(sys.argv[1]), jobs=2)
+    except KeyboardInterrupt as stop:
+        sys.exit(str(stop))
+"""
+
+
 def begun(folder):
-    return bool(list(folder.glob("runs/*/metrics.jsonl")))
+    """A run has finished an epoch."""
+    return bool(list(folder.glob("e/runs/*/metrics.jsonl")))
 
 
 def starting(folder):
-    """Calibrated, and the worker processes are coming up: they take longer than this to import torch."""
-    if not (folder / "calibration.json").exists():
-        return False
-    time.sleep(0.4)
-    return True
+    """A worker process was started, and is still importing torch."""
+    return (folder / "submitted").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [begun, starting])
-def test_a_comparison_stopped_by_ctrl_c_goes_on(tmp_path, when):
+def test_a_comparison_stopped_by_ctrl_c_is_resumed(tmp_path, when):
     """As a user would: the command, SIGINT to its group, the command again."""
-    command = [
-        sys.executable, "-m", "smdl", "compare", "--strategies", "uniform,recommended", "--seeds", "2", "--jobs", "2",
-        "--data.train_size", "400", "--model.name", "mlp", "--batch_size", "4", "--epochs", "3", "--out", "e",
-        "--protocols", "steps",
-    ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    (tmp_path / "main.py").write_text(SCRIPT)
+    command = [sys.executable, "main.py"]
+    options = {"cwd": tmp_path, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+    process = subprocess.Popen([*command, "e"], stderr=subprocess.PIPE, start_new_session=True, **options)
     deadline = time.monotonic() + 120
-    while not when(tmp_path / "e") and time.monotonic() < deadline:
-        time.sleep(0.02)
+    while not when(tmp_path):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     error = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130, error
+    assert process.returncode == 1, error
     assert "Traceback" not in error
-    assert "go on with the same command again" in error
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    found = read_json(tmp_path / "e" / "results.json")
-    assert found["problems"] == []
-    assert found["verdict"] in done.stdout.replace("\n", " ")
+    assert "the same command again" in error
+    assert len(results.collect(tmp_path / "e").problems) > 0
+    subprocess.run([*command, "e"], timeout=240, check=True, **options)
+    found = results.collect(tmp_path / "e")
+    assert found.problems == []
     assert not (tmp_path / "e-2").exists()
     if when is begun:
-        whole = [*command[:-4], "--out", "whole", *command[-2:]]
-        subprocess.run(whole, cwd=tmp_path, env=environment, capture_output=True, timeout=240, check=True)
-        assert accuracies(found) == accuracies(read_json(tmp_path / "whole" / "results.json"))
+        subprocess.run([*command, "whole"], timeout=240, check=True, **options)
+        assert accuracies(found) == accuracies(results.collect(tmp_path / "whole"))
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_diverges_is_reported_and_the_rest_stands(tmp_path):
     wild = {**overrides_of("recommended"), "optimizer": {"lr": 1e38}}
     arms = {"uniform": overrides_of("uniform"), "wild": wild}
-    folder = compare.run_plan(compare.Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e").folder
+    folder = run_plan(Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e").folder
     found = results.collect(folder)
-    assert any("wild" in problem and "diverged" in problem for problem in found["problems"])
-    assert found["rows"][0]["final_accuracy"]["count"] == 2
-    assert "wild has no finished run" in found["verdict"]
+    assert any("wild" in problem and "diverged" in problem for problem in found.problems)
+    assert found.rows[0].final_accuracy.count == 2
+    assert "wild has no finished run" in found.verdict
 
 
 @pytest.mark.usefixtures("quick")
 def test_damaged_and_missing_runs_are_named_and_the_rest_is_collected(tmp_path):
-    experiment = compare.run_plan(plan(protocols=["steps"]), tmp_path / "e")
-    folders = {arm: runner.folder_of(experiment.store, experiment.configs(arm, "steps")[0]) for arm in NAMES}
+    experiment = run_plan(plan(protocols=["steps"]), tmp_path / "e")
+    folders = {arm: folders_of(experiment, arm, "steps")[0] for arm in NAMES}
     (folders["loss"] / "metrics.jsonl").write_text('{"epoch": 0}\n')
     (folders["recommended"] / "summary.json").unlink()
     twice = folders["uniform"] / "metrics.jsonl"
     whole = twice.read_text()
     twice.write_text("".join(line + line for line in whole.splitlines(keepends=True)))
-    assert any("uniform, seed 0" in problem for problem in results.collect(experiment.folder)["problems"])
+    assert any("uniform, seed 0" in problem for problem in results.collect(experiment.folder).problems)
     twice.write_text(whole)
     found = results.collect(experiment.folder)
-    assert any("loss, seed 0" in problem and "damaged" in problem for problem in found["problems"])
-    assert any("recommended, seed 0" in problem and "not finished" in problem for problem in found["problems"])
-    assert [row["seeds"] for row in found["rows"]] == [2, 1, 1]
+    assert any("loss, seed 0" in problem and "damaged" in problem for problem in found.problems)
+    assert any("recommended, seed 0" in problem and "not finished" in problem for problem in found.problems)
+    assert [row.seeds for row in found.rows] == [2, 1, 1]
     (experiment.folder / "plan.yaml").write_text("arms: [")
-    with pytest.raises(results.ResultsError, match=r"plan\.yaml is damaged"):
+    with pytest.raises(FolderError, match=r"plan\.yaml is damaged"):
         results.collect(experiment.folder)
-    with pytest.raises(results.ResultsError, match="holds no experiment"):
+    with pytest.raises(FolderError, match="holds no experiment"):
         results.collect(tmp_path)
 
 
 @pytest.mark.usefixtures("quick")
 def test_results_are_what_the_logs_say(tmp_path):
-    experiment = compare.run_plan(plan(seeds=3), tmp_path / "e")
+    experiment = run_plan(plan(seeds=3), tmp_path / "e")
     found = results.collect(experiment.folder)
     results.write(experiment.folder, found)
-    assert json.loads((experiment.folder / "results.json").read_text())["verdict"] == found["verdict"]
-    logs = [
-        read_lines(runner.folder_of(experiment.store, c) / "metrics.jsonl") for c in experiment.configs("loss", "steps")
-    ]
+    assert json.loads((experiment.folder / "results.json").read_text())["verdict"] == found.verdict
+    logs = [read_lines(folder / "metrics.jsonl") for folder in folders_of(experiment, "loss", "steps")]
     finals = [100 * (1 - log[-1]["test_error"]) for log in logs]
-    row = next(row for row in found["rows"] if row["arm"] == "loss" and row["protocol"] == "steps")
-    assert row["final_accuracy"]["mean"] == pytest.approx(sum(finals) / 3)
+    row = next(row for row in found.rows if (row.arm, row.protocol) == ("loss", "steps"))
+    assert row.final_accuracy.mean == pytest.approx(sum(finals) / 3)
     assert len((experiment.folder / "results.csv").read_text().splitlines()) == 1 + 3 * 6
 
 
 def test_an_arm_that_always_fails_does_not_hold_up_the_others(tmp_path):
-    experiment = made.experiment(tmp_path, arms={name: made.ARMS[name] for name in ("uniform", "recommended")})
+    files = made.experiment(tmp_path, arms={name: made.ARMS[name] for name in ("uniform", "recommended")})
+    experiment = Experiment(tmp_path, read_plan(tmp_path))
     assert not experiment.precise()
-    for config in experiment.configs("recommended", "time"):
-        write_json(runner.folder_of(experiment.store, config) / "failed.json", {"error": "the loss is nan"})
+    for seed in range(3):
+        write_json(files.run("recommended", "time", seed) / "failed.json", {"error": "the loss is nan"})
     assert experiment.precise()
 
 
@@ -288,8 +320,8 @@ def test_names_that_do_not_exist_are_refused():
 
 def test_configs_that_differ_in_nothing_that_matters_share_a_run():
     here, there = (replace(BASE, data=replace(BASE.data, root=root)) for root in ("here", "there"))
-    assert fingerprint(here) == fingerprint(there)
-    assert fingerprint(here) != fingerprint(replace(here, seed=1))
+    assert run_name(here) == run_name(there)
+    assert run_name(here) != run_name(replace(here, seed=1))
     assert with_overrides(BASE, {"data": {"train_size": 9}}).data.test_size == 60, "overrides go one by one"
 
 
@@ -299,9 +331,10 @@ def test_every_sweep_makes_configs_that_can_be_trained(sweep):
     made = plan_of(sweep, BASE, 1)
     assert len(made.arms) >= 3
     for arm in made.arms:
-        made.config(arm)
+        arm_config(made, arm)
 
 
+@pytest.mark.slow
 def test_the_sweep_of_weights_has_two_stages(tmp_path):
     base = replace(BASE, epochs=1)
     folder = ablate("weights", base, tmp_path / "w", seeds=1, values=[0, 1.0])
@@ -309,7 +342,7 @@ def test_the_sweep_of_weights_has_two_stages(tmp_path):
     first = read_json(tmp_path / "w" / "calibration.json")
     assert "seconds_per_step" not in first["uniform"], "an ablation is not timed"
     best = best_weights(found)
-    varied = [arm for arm in found["arms"] if arm.startswith("λ2")]
+    varied = [arm for arm in found.arms if arm.startswith("λ2")]
     assert varied == ["λ2 = 0", "λ2 = 1.0"][0 if any(best.values()) else 1 :], "all weights 0 is no objective"
     changed = yaml.safe_load((folder / "plan.yaml").read_text())["arms"]["λ2 = 1.0"]["objective"]
     assert {name: changed[name] for name in best} == best
@@ -317,10 +350,10 @@ def test_the_sweep_of_weights_has_two_stages(tmp_path):
 
 def test_every_item_of_the_paper_can_be_had():
     assert set(ITEMS) == set(PAPER_ITEMS)
-    assert set(panels.SHOWS) == {item for item in ITEMS if item.startswith("figure")}
+    assert set(paper_figures.SHOWN) == {item for item in ITEMS if item.startswith("figure")}
 
 
-def test_each_number_of_the_paper_has_one_of_ours_to_stand_beside():
+def test_each_number_of_the_paper_is_compared_with_one_of_ours():
     main = {name for row in published.main("svhn")["rows"] for name in (cell["arm"] for cell in row["cells"])}
     assert main == {"loss", "uniform", "paper"}
     weights = published.ablation("weights")["rows"]
@@ -342,26 +375,27 @@ def test_sgd_of_the_same_setting_is_what_smdl_is_tested_against():
 
 @pytest.mark.usefixtures("quick")
 def test_two_commands_do_not_work_in_one_folder(tmp_path):
-    compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e")
+    run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e")
     with locked(tmp_path / "e"), pytest.raises(BusyError, match="another process is at work"):
-        compare.run_plan(plan(seeds=2, protocols=["steps"]), tmp_path / "e")
+        run_plan(plan(seeds=2, protocols=["steps"]), tmp_path / "e")
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_time_of_equal_time_is_checked_against_the_log(tmp_path):
-    experiment = compare.run_plan(plan(), tmp_path / "e")
-    row = next(
-        row for row in results.collect(tmp_path / "e")["rows"] if row["arm"] == "loss" and row["protocol"] == "time"
-    )
+    experiment = run_plan(plan(), tmp_path / "e")
+    row = next(row for row in results.collect(tmp_path / "e").rows if (row.arm, row.protocol) == ("loss", "time"))
     logged = {}
     for arm in ("uniform", "loss"):
-        folders = [runner.folder_of(experiment.store, config) for config in experiment.configs(arm, "time")]
-        spent = [record["seconds"] for folder in folders for record in read_lines(folder / "metrics.jsonl")]
+        spent = [
+            record["seconds"]
+            for folder in folders_of(experiment, arm, "time")
+            for record in read_lines(folder / "metrics.jsonl")
+        ]
         logged[arm] = sum(sum(parts.values()) - parts["evaluation"] for parts in spent)
-    assert row["by_the_log"] == pytest.approx(logged["loss"] / logged["uniform"])
+    assert row.by_the_log == pytest.approx(logged["loss"] / logged["uniform"])
 
 
-def test_missing_data_is_said_before_the_first_hour(tmp_path, monkeypatch):
+def test_missing_data_is_reported_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setenv("SMDL_DATA", str(tmp_path))
     monkeypatch.setattr("smdl.training.datasets.catalogue.SYSTEM", tmp_path)
     with pytest.raises(ValueError, match="needs cifar10, cifar100, svhn: smdl data get cifar10"):
@@ -370,17 +404,17 @@ def test_missing_data_is_said_before_the_first_hour(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(compare, "run_all", lambda *_: None)
-    first = compare.run_plan(plan(minutes=0.25), tmp_path / "e").plan
-    monkeypatch.setattr(compare, "STARTING", 0.0)
-    again = compare.run_plan(plan(minutes=0.25), tmp_path / "e").plan
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
+    first = run_plan(plan(minutes=0.25), tmp_path / "e").plan
+    monkeypatch.setattr(experiment_module, "STARTING", 0.0)
+    again = run_plan(plan(minutes=0.25), tmp_path / "e").plan
     assert (first.seeds, first.base["steps"]) == (again.seeds, again.base["steps"])
-    assert compare.run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"
+    assert run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_baselines_steps_do_not_depend_on_rounding(tmp_path):
-    experiment = compare.Experiment(tmp_path, replace(plan(), base=to_dict(replace(BASE, steps=49))))
+    experiment = Experiment(tmp_path, replace(plan(), base=to_dict(replace(BASE, steps=49))))
     calibration = experiment.calibrate()
     for seconds in (0.010, 0.0123, 0.1 + 0.2, 1 / 49):
         calibration["uniform"]["seconds_per_step"] = seconds
@@ -390,11 +424,11 @@ def test_the_baselines_steps_do_not_depend_on_rounding(tmp_path):
 def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverges(tmp_path, monkeypatch):
     monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
     arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
-    short = compare.Plan("digits", to_dict(replace(BASE, steps=3)), arms, seeds=1)
-    assert compare.Experiment(tmp_path, short).calibrate()["uniform"]["seconds_per_step"] > 0
+    short = Plan("digits", to_dict(replace(BASE, steps=3)), arms, seeds=1)
+    assert Experiment(tmp_path, short).calibrate()["uniform"]["seconds_per_step"] > 0
     wild = {**arms, "recommended": {**arms["recommended"], "optimizer": {"lr": 1e38}}}
     with pytest.raises(DivergedError, match="recommended diverged while it was timed"):
-        compare.Experiment(tmp_path / "x", compare.Plan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
+        Experiment(tmp_path / "x", Plan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
 
 
 @pytest.mark.parametrize(
@@ -428,52 +462,37 @@ def test_values_that_a_sweep_does_not_know_are_refused(sweep, values, said):
 
 def test_weights_of_zero_are_one_configuration():
     made = plan_of("weights", BASE, 1)
-    assert len({fingerprint(made.config(arm)) for arm in made.arms if arm.endswith("= 0")}) == 1
+    assert len({run_name(arm_config(made, arm)) for arm in made.arms if arm.endswith("= 0")}) == 1
 
 
-def test_what_decides_a_run_is_in_its_fingerprint():
-    workers = [fingerprint(replace(BASE, num_workers=number)) for number in (0, 1, 2)]
+def test_what_decides_a_run_is_in_its_run_name():
+    workers = [run_name(replace(BASE, num_workers=number)) for number in (0, 1, 2)]
     assert workers[0] != workers[1] == workers[2]
-    folders = [fingerprint(replace(BASE, data=DataConfig("folder", root=root))) for root in ("a", "b")]
+    folders = [run_name(replace(BASE, data=DataConfig("folder", root=root))) for root in ("a", "b")]
     assert folders[0] != folders[1]
+
+
+def test_a_new_option_with_a_default_renames_no_run():
+    later = make_dataclass("Later", [("new_option", int, field(default=3))], bases=(type(BASE),))
+    values = {name: getattr(BASE, name) for name in type(BASE).__dataclass_fields__}
+    assert run_name(later(**values)) == run_name(BASE)
+    assert run_name(later(**values, new_option=4)) != run_name(BASE)
+
+
+@pytest.mark.usefixtures("quick")
+def test_plan_yaml_lists_the_runs_relative_to_its_folder(tmp_path):
+    experiment = run_plan(plan(seeds=1), tmp_path / "a" / "e", store=tmp_path / "shared")
+    listed = yaml.safe_load((experiment.folder / "plan.yaml").read_text())["runs"]
+    assert len(listed) == 2 * len(NAMES)
+    for run in listed:
+        assert run["folder"].startswith("../../shared/digits-0-")
+        assert read_lines(experiment.folder / run["folder"] / "metrics.jsonl")[-1]["steps"] == run["steps"]
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert results.collect(tmp_path / "b" / "e").problems == []
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_damaged_plan_is_another_plan(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "plan.yaml").write_text("arms: [")
-    assert compare.run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder.name == "e-2"
-
-
-def test_smdl_ablate_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    options = "--data.train_size 80 --data.test_size 60 --model.name mlp --batch_size 20 --epochs 1 --jobs 1 --seeds 1"
-    assert main(["ablate", "distance", "--values", "euclidean,cosine", *options.split()]) == 0
-    assert "paper, cosine" in capsys.readouterr().out
-    assert Path("runs/ablate-distance-digits/report.html").exists()
-    assert main(["report", "--markdown", "runs/ablate-distance-digits"]) == 0
-    assert "| paper, cosine |" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["compare", "--strategies", ""], "needs names"),
-        (["compare", "--protocols", ""], "needs a protocol"),
-        (["compare", "--seeds", "foo"], "seeds must be a whole number"),
-        (["compare", "--seeds", "auto", "--minutes", "3"], "not both"),
-        (["compare", "--strategies", "uniform"], "two arms or more"),
-        (["ablate", "distanc"], "did you mean 'distance'"),
-        (["reproduce", "table1"], "did you mean 'table-1'"),
-        (["reproduce", "table-1", "--scale", "tiny"], "unknown scale"),
-        (["reproduce", "table-1", "--seeds", "0"], "seeds must be"),
-        (["report", "--markdown"], "takes folders"),
-        (["report", "nowhere"], "nowhere"),
-    ],
-)
-def test_bad_commands_get_one_clear_line(arguments, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
+    assert run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder.name == "e-2"
