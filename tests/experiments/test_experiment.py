@@ -161,6 +161,7 @@ def test_seeds_are_added_until_the_difference_is_known(tmp_path, monkeypatch):
     assert asked[-1] == MOST_SEEDS
 
 
+@pytest.mark.slow
 def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
     arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
     experiment = Experiment(tmp_path, Plan("digits", to_dict(BASE), arms, seeds=1))
@@ -178,6 +179,7 @@ def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
     assert experiment.calibrate() == found, "it is kept"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_parallel_runs_give_the_same_accuracies(tmp_path):
     one = results.collect(run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "one").folder)
@@ -204,7 +206,7 @@ if __name__ == "__main__":
     runner.ProcessPoolExecutor = Pool
     base = TrainConfig(data=DataConfig(train_size=400), model=ModelConfig("mlp"), batch_size=4, epochs=3)
     arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
-    plan = Plan("digits", to_dict(base), arms, seeds=2, protocols=["steps"])
+    plan = Plan("digits", to_dict(base), arms, seeds=2, protocols=["steps"], timed=False)
     try:
         run_plan(plan, Path(sys.argv[1]), jobs=2)
     except KeyboardInterrupt as stop:
