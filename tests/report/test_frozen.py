@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import asdict, field, fields, make_dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_the_expected_file_holds_what_numpy_and_scipy_make_of_the_logs():
             assert row[measure]["count"] == 2
     for test in EXPECTED["tests"]:
         mine, rival = (values_of(arm, test["protocol"], "final_accuracy") for arm in (test["arm"], test["against"]))
-        found = stats.ttest_ind(mine, rival, equal_var=False)
+        found: Any = stats.ttest_ind(mine, rival, equal_var=False)
         low, high = found.confidence_interval(0.95)
         assert test["difference"] == pytest.approx(mine.mean() - rival.mean())
         assert test["half"] == pytest.approx((high - low) / 2)

@@ -166,11 +166,12 @@ def test_no_interval_stretches_the_axis_beyond_what_an_accuracy_can_be(results, 
 def test_terms_are_drawn_for_the_arms_that_have_them(results, look):
     assert [arm for arm in results.arms if plots.terms_of(results, arm, "time")] == ["recommended"]
     (axes,) = plots.terms(look, results, "time", ["recommended"]).axes
-    assert [line.get_ydata().tolist() for line in axes.lines] == [pytest.approx([0.9, 0.91]), pytest.approx([0.2, 0.2])]
+    assert np.array([line.get_ydata() for line in axes.lines]) == pytest.approx(np.array([[0.9, 0.91], [0.2, 0.2]]))
 
 
 def test_the_histogram_counts_every_sample_of_every_seed(usage, look):
-    for axes in usage_plots.histogram(look, usage).axes:
+    figure: Any = usage_plots.histogram(look, usage)
+    for axes in figure.axes:
         assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(100)
     text = usage_plots.evenness(np.array([0] * 5 + [1] * 4 + [6]))
     assert text == "50 % never used; the most used tenth makes up 60 % of the batches"
@@ -179,7 +180,8 @@ def test_the_histogram_counts_every_sample_of_every_seed(usage, look):
 def test_map_shows_skipped_points_as_rings_and_used_ones_by_size(usage, look):
     found = usage["uniform"]
     counts = found.snapshot.counts
-    rings, dots = usage_plots.feature_map(look, "uniform", found, found.snapshot).axes[0].collections
+    figure: Any = usage_plots.feature_map(look, "uniform", found, found.snapshot)
+    rings, dots = figure.axes[0].collections
     assert len(rings.get_offsets()) == (counts == 0).sum()
     assert len(rings.get_facecolors()) == 0
     sizes = dots.get_sizes()

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -106,7 +107,7 @@ def test_arms_can_have_baselines_of_their_own(tmp_path):
     own = {f"loss, lr {lr}": f"uniform, lr {lr}" for lr in (0.1, 0.2)}
     made.experiment(tmp_path, arms=arms, timed=False, baseline="uniform, lr 0.1", against=own)
     results = collect(tmp_path)
-    finals = {row.arm: row.final_accuracy.mean for row in results.rows}
+    finals: Any = {row.arm: row.final_accuracy.mean for row in results.rows}
     assert {test.arm: test.against for test in results.tests} == own, "and nothing else is tested"
     for test in results.tests:
         assert test.difference == pytest.approx(finals[test.arm] - finals[own[test.arm]])

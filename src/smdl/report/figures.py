@@ -50,8 +50,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted"}
 STYLE: dict[str, Any] = {
     "font.size": 10,
-    # The reader's browser takes the first that it has; matplotlib measures the text with DejaVu Sans.
-    "font.sans-serif": ["system-ui", "DejaVu Sans"],
+    "font.sans-serif": ["DejaVu Sans"],  # what matplotlib measures text with; a browser may use another sans-serif
     "axes.labelsize": 9.5,
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",

@@ -25,8 +25,8 @@ BALANCE = {"class_balance": ("class balance of the batches (1 is even)", 1.0)}
 AXES = {"epochs": "epochs", "steps": "steps", "seconds": "seconds of training"}
 #: Most points of a curve with markers, most arms with bands, ratio of largest to smallest value for a log scale.
 MARKED, BANDED, SPAN = 25, 8, 4.0
-#: Most points of a curve: finer than the screen.
-POINTS = 200
+#: Most points of a curve: more would make the page larger, not the curve clearer.
+POINTS = 60
 
 
 @dataclass(frozen=True)
