@@ -232,7 +232,7 @@ def test_a_comparison_stopped_by_ctrl_c_is_resumed(tmp_path, when):
     """As a user would: the command, SIGINT to its group, the command again."""
     (tmp_path / "main.py").write_text(SCRIPT)
     command = [sys.executable, "main.py"]
-    options: Any = {"cwd": tmp_path, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+    options: Any = {"cwd": tmp_path, "env": {**os.environ, "OMP_NUM_THREADS": "1"}, "text": True}
     process = subprocess.Popen([*command, "e"], stderr=subprocess.PIPE, start_new_session=True, **options)
     deadline = time.monotonic() + 120
     while not when(tmp_path):
@@ -240,7 +240,7 @@ def test_a_comparison_stopped_by_ctrl_c_is_resumed(tmp_path, when):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    error = process.communicate(timeout=60)[1].decode()
+    error = process.communicate(timeout=60)[1]
     assert process.returncode == 1, error
     assert "Traceback" not in error
     assert "the same command again" in error

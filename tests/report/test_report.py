@@ -149,7 +149,7 @@ def test_rendering_again_gives_the_same_page(experiment):
     assert not list(experiment.folder.glob(".*part"))
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("bare")
 def test_what_is_missing_or_damaged_is_named_and_the_rest_is_shown(experiment):
     diverged, missing = experiment.run("uniform", "time", 1), experiment.run("recommended", "time", 1)
     write_json(diverged / "failed.json", {"error": "the loss is <nan>"})
@@ -184,6 +184,7 @@ def test_damaged_metrics_are_a_problem_of_one_run(experiment, content, said):
     assert said in line
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_experiment_without_a_finished_run_renders(experiment):
     shutil.rmtree(experiment.folder / "trained")
@@ -285,6 +286,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_single_run_renders(run):
     page = page_of(render(run).parent)
     last = read_lines(run / "metrics.jsonl")[-1]
@@ -298,7 +300,7 @@ def test_a_single_run_renders(run):
     assert not (run / "results.json").exists()
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("bare")
 def test_a_single_run_that_was_cut_short_renders_what_is_there(run):
     records = read_lines(run / "metrics.jsonl")
     write_lines(run / "metrics.jsonl", [*records[:2], {"epoch": 2}])
