@@ -59,7 +59,7 @@ def test_a_missing_value_is_a_dash(tmp_path):
     text = printed(results)
     assert "equal time" not in text
     assert tables.MISSING in text  # seconds per step
-    assert "p " not in text.replace("steps to", "").replace("per step", "")  # one seed tests nothing
+    assert "p " not in text.replace("steps to", "").replace("/ step", "")  # one seed tests nothing
     assert tables.shown(float("nan"), ".2f") == tables.shown(None, ".2f") == tables.MISSING
 
 

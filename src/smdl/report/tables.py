@@ -175,7 +175,7 @@ def summary_table(results: Results) -> Table:
     table.add_column(f"test acc., %\nequal {results.equal[results.primary]}", justify="right", no_wrap=True)
     for protocol in protocols:
         table.add_column(f"vs {rival}\nequal {results.equal[protocol]}", justify="right", no_wrap=True)
-    table.add_column("time\nper step", justify="right", no_wrap=True)
+    table.add_column("time\n/ step", justify="right", no_wrap=True)
     table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
     found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
     for arm in results.arms:
