@@ -1,4 +1,4 @@
-"""The plan of an experiment: what is compared, and which runs that needs. plan.yaml holds it, for good."""
+"""The plan of an experiment: what is compared, and which runs that needs. plan.yaml holds it."""
 
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures of a report. Each is listed once: its file in plots/, its place on the page, and what is said of it."""
+"""The figures of a report. Each is listed once: its file in plots/, its place on the page, and its caption."""
 
 import re
 from dataclasses import dataclass
