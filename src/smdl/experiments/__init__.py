@@ -1,1 +1,1 @@
-"""Experiments: many runs, one answer."""
+"""Experiments: many runs, compared."""

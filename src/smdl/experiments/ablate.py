@@ -7,7 +7,8 @@ from typing import Any
 
 from smdl.errors import unknown
 from smdl.experiments.arms import Overrides, merged, overrides_of
-from smdl.experiments.compare import Plan, run_plan
+from smdl.experiments.experiment import run_plan
+from smdl.experiments.plan import Plan
 from smdl.experiments.results import collect
 from smdl.experiments.sweeps import ABOUT
 from smdl.training.config import TrainConfig, to_dict

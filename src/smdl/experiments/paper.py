@@ -1,4 +1,4 @@
-"""The paper's tables and figures, as experiments; its own numbers are in published.py."""
+"""The paper's tables and figures as experiments. Its own numbers are in published.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,15 @@ from smdl.errors import choice, unknown
 from smdl.experiments import published
 from smdl.experiments.ablate import ablate
 from smdl.experiments.arms import Overrides, overrides_of, with_overrides
-from smdl.experiments.compare import Plan, run_plan
-from smdl.experiments.sweeps import SCALES
+from smdl.experiments.experiment import run_plan
+from smdl.experiments.plan import Plan
+from smdl.experiments.sweeps import ITEMS_FILE, SCALES
 from smdl.training.config import TrainConfig, to_dict
 from smdl.training.datasets.catalogue import find
 from smdl.training.datasets.errors import DataError
+from smdl.training.files import read_json, write_json
 from smdl.training.progress import Display
 
-#: What a scale trains on: data set, its share of the config, and what it stands in for.
 _PAPER: Overrides = {"schedule": {"name": "constant"}, "optimizer": {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}}
 _SMALL: Overrides = {
     **_PAPER,
@@ -38,32 +39,32 @@ _FULL: Overrides = {**_PAPER, "epochs": 100}
 
 @dataclass(frozen=True)
 class Setting:
-    """One data set of an item at a scale."""
+    """A data set and a network of an item at a scale."""
 
-    key: str  # of the paper's numbers
+    key: str  # the data set's name in published.py
     overrides: Overrides
     caption: str
 
 
 def main_settings(scale: str) -> list[Setting]:
-    """The data sets of table 1, or what stands in for them."""
+    """Return the data sets of table 1, or the stand-ins for them."""
     if scale == "smoke":
         return [Setting("cifar10", _SMOKE, f"{_DIGITS}, for CIFAR-10 and ResNet-20.")]
     if scale == "small":
         how = "5,000 images at 16 × 16, ResNet-8, 12 epochs; in the paper 50,000 at 32 × 32, ResNet-20, 100 epochs."
         return [
-            Setting("cifar10", _with(_SMALL, "cifar10"), f"CIFAR-10 in small: {how}"),
-            Setting("svhn", _with(_SMALL, "fashion-mnist"), f"Stand-in: Fashion-MNIST for SVHN. In small: {how}"),
+            Setting("cifar10", _with(_SMALL, "cifar10"), f"CIFAR-10, scaled down: {how}"),
+            Setting("svhn", _with(_SMALL, "fashion-mnist"), f"Stand-in: Fashion-MNIST for SVHN. Scaled down: {how}"),
         ]
     resnets = {"svhn": "resnet20", "cifar10": "resnet20", "cifar100": "resnet32"}
     return [
-        Setting(name, {**_with(_FULL, name), "model": {"name": net}}, f"{name} by {net}: the paper's setting.")
+        Setting(name, {**_with(_FULL, name), "model": {"name": net}}, f"{name}, {net}: the paper's setting.")
         for name, net in resnets.items()
     ]
 
 
 def ablation_setting(scale: str, sweep: str = "") -> Setting:
-    """The paper ablates on SVHN; the weights on a subset of it."""
+    """Return the data set of an ablation: SVHN in the paper, a subset of it for the weights."""
     if scale == "smoke":
         return Setting("svhn", _SMOKE, f"{_DIGITS}, for SVHN and ResNet-20.")
     if scale == "small":
@@ -74,8 +75,8 @@ def ablation_setting(scale: str, sweep: str = "") -> Setting:
     full = {**_with(_FULL, "svhn"), "model": {"name": "resnet20"}}
     if sweep == "weights":
         few = {**full, "data": {**full["data"], "train_size": 10_000}}
-        return Setting("svhn", few, "10,000 samples of SVHN by ResNet-20; the paper says a small subset, not how many.")
-    return Setting("svhn", full, "SVHN by ResNet-20, as in the paper.")
+        return Setting("svhn", few, "10,000 samples of SVHN, ResNet-20; the paper says only: a small subset.")
+    return Setting("svhn", full, "SVHN, ResNet-20, as in the paper.")
 
 
 def _with(overrides: Overrides, name: str) -> Overrides:
@@ -84,7 +85,7 @@ def _with(overrides: Overrides, name: str) -> Overrides:
 
 @dataclass(frozen=True)
 class Context:
-    """Where an item runs, and how much."""
+    """Where and how an item is trained."""
 
     folder: Path
     scale: str
@@ -101,17 +102,17 @@ class Context:
 
     @property
     def store(self) -> Path:
-        """One for all items: the same configuration is trained once."""
+        """The folder of the runs, shared by all items: the same configuration is trained once."""
         return self.folder / "runs"
 
 
 def table_1(context: Context) -> list[Path]:
-    """Final and mean accuracy and loss: loss-based, SGD, SMDL; and the recommended objective besides."""
+    """Train loss-based, SGD and SMDL batches as in table 1, and the recommended objective."""
     return [_main(context, setting) for setting in main_settings(context.scale)]
 
 
 def _main(context: Context, setting: Setting) -> Path:
-    """The runs of table 1, the accuracy, training and time figures: equal steps as in the paper, and equal time."""
+    """Train at equal steps, as in the paper, and at equal time."""
     arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
     base = context.base(setting)
     plan = Plan(
@@ -172,16 +173,18 @@ def reproduce(
     root: str | None = None,
     display: Display | None = None,
 ) -> list[Path]:
-    """Run an item; returns the folders of its experiments."""
+    """Run an item of the paper and note its experiments in items.json. Return their folders."""
     check([item], scale, root)
     if seeds is not None and seeds < 1:
         raise ValueError(choice("seeds", seeds, "a whole number ≥ 1"))
     out.mkdir(parents=True, exist_ok=True)
-    return ITEMS[item](Context(out, scale, seeds or _SEEDS[scale], jobs, root, display))
+    folders = ITEMS[item](Context(out, scale, seeds or _SEEDS[scale], jobs, root, display))
+    write_json(out / ITEMS_FILE, {**(read_json(out / ITEMS_FILE) or {}), item: [folder.name for folder in folders]})
+    return folders
 
 
 def check(items: list[str], scale: str, root: str | None = None) -> None:
-    """Everything wrong or missing is said at once, before the first hour."""
+    """Report everything that is wrong or missing at once, before anything is trained."""
     if scale not in SCALES:
         raise ValueError(unknown("scale", scale, SCALES))
     for item in items:

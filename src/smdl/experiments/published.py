@@ -1,4 +1,4 @@
-"""Published: what the paper printed, number by number, and what it says where it printed curves alone."""
+"""The numbers that the paper printed, and what it says where it printed only curves."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ TABLE_2 = {
     "λ3": ((64.41, 87.19), (62.90, 91.01), (60.91, 89.50), (63.58, 91.02), (59.06, 89.77)),
     "λ4": ((64.41, 87.19), (62.25, 92.14), (63.03, 86.90), (65.50, 91.03), (60.30, 86.61)),
 }
-#: Supplement: seconds an epoch (SMDL, loss-based, SGD).
+#: Supplement: seconds per epoch (SMDL, loss-based, SGD).
 TABLE_TIME = {"svhn": (937.2, 7007.7, 373.2), "cifar10": (948.7, 5196.4, 142.5), "cifar100": (764.6, 8221.3, 160.0)}
-#: What its figures are said to show; they have no numbers.
+#: What the paper says about its figures, which have no numbers.
 WORDS = {
     "distance": "The paper, figure 2a: Euclidean distance is the best of four.",
     "learning-rate": "The paper, figure 2b: SMDL beats SGD at each of 0.1, 0.01 and 0.001, and 0.1 is best.",
@@ -34,10 +34,10 @@ Printed = dict[str, Any]
 
 
 def main(key: str) -> Printed:
-    """Table 1 and the supplement's table of times, for a data set: {columns, rows of cells, note}. A cell names the arm
-    and the measure of ours that belong beside it."""
+    """Return table 1 and the supplement's table of times for a data set: {columns, rows of cells, note}. A cell names
+    our arm and measure that it is compared with."""
     smdl, loss, sgd = TABLE_TIME[key]
-    table = {**TABLE_1[key], "seconds an epoch": (loss, sgd, smdl)}
+    table = {**TABLE_1[key], "seconds per epoch": (loss, sgd, smdl)}
     measures = {name: "seconds_per_epoch" if name.startswith("seconds") else name.replace(" ", "_") for name in table}
     arms = ("loss", "uniform", "paper")
     return {
@@ -51,7 +51,7 @@ def main(key: str) -> Printed:
 
 
 def ablation(sweep: str) -> Printed:
-    """What the paper has on a sweep: table 2 on the weights, else words."""
+    """Return what the paper has on a sweep: table 2 for the weights, else words."""
     if sweep != "weights":
         return {"columns": [], "rows": [], "note": WORDS[sweep]}
     return {

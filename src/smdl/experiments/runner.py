@@ -1,5 +1,7 @@
-"""Runner: trains every configuration once, in as many processes as asked for; what is finished is never run again."""
+"""Train every configuration once, in one or more processes. A finished run is never trained again."""
 
+import hashlib
+import json
 import multiprocessing
 import os
 import signal
@@ -8,37 +10,58 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from smdl.experiments.arms import fingerprint
-from smdl.experiments.logs import summary
+from smdl.experiments.runs import read_summary
 from smdl.training.checkpoint import CheckpointError
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.files import locked, read_json, write_json
 from smdl.training.loop import DivergedError, Interrupted, Run
 from smdl.training.progress import Display
 
+AGAIN = "the same command again: finished runs are kept, the others are resumed"
+
 
 class KilledError(OSError):
-    """A worker process did not come back."""
+    """A worker process was killed."""
 
 
-def folder_of(store: Path, config: TrainConfig) -> Path:
-    """Where the run of a config lies: the same config, the same folder, whichever experiment asks for it."""
-    return store / f"{Path(config.data.name).name.replace(':', '.')}-{config.seed}-{fingerprint(config)}"
+def run_name(config: TrainConfig) -> str:
+    """Name the folder of a run: the same config has the same name in every experiment.
+
+    Only options that differ from their defaults count, so a new option does not rename finished runs. The place of a
+    known data set does not count, nor the number of workers. Whether there are workers does: augmentation in a worker
+    uses a generator of its own.
+    """
+    root = config.data.root if config.data.name == "folder" else None
+    counted = replace(config, data=replace(config.data, root=root), num_workers=min(config.num_workers, 1))
+    text = json.dumps(changes(counted), sort_keys=True)
+    name = Path(config.data.name).name.replace(":", ".")
+    return f"{name}-{config.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def changes(config: Any, default: Any = None) -> dict[str, Any]:
+    """Return the options of a config that differ from their defaults, nested like the config."""
+    default = type(config)() if default is None else default
+    found: dict[str, Any] = {}
+    for member in fields(config):
+        value, usual = getattr(config, member.name), getattr(default, member.name)
+        if value != usual:
+            found[member.name] = changes(value, usual) if is_dataclass(value) else value
+    return found
 
 
 def finished(folder: Path) -> bool:
-    """Trained to its end, or known to diverge."""
-    return summary(folder) is not None or read_json(folder / "failed.json") is not None
+    """Whether a run was trained to its end, or diverged."""
+    return read_summary(folder) is not None or read_json(folder / "failed.json") is not None
 
 
-def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display) -> None:
-    """Train what is not finished yet. Accuracies do not depend on what runs beside; seconds would, and are not used."""
-    wanted = {folder_of(store, config): config for config in configs}
-    todo = {folder: config for folder, config in wanted.items() if not finished(folder)}
-    total, done = len(wanted), len(wanted) - len(todo)
+def run_all(configs: dict[Path, TrainConfig], jobs: int, display: Display) -> None:
+    """Train the runs that are not finished, each in its folder. Accuracies do not depend on runs at the same time."""
+    todo = {folder: config for folder, config in configs.items() if not finished(folder)}
+    total, done = len(configs), len(configs) - len(todo)
     display.step("training", done, total)
     try:
         if jobs == 1 or len(todo) < 2:
@@ -49,32 +72,31 @@ def run_all(configs: list[TrainConfig], store: Path, jobs: int, display: Display
         else:
             _side_by_side(todo, jobs, lambda more: display.step("training", done + more, total))
     except KeyboardInterrupt as stop:
-        raise Interrupted(
-            getattr(stop, "number", signal.SIGINT),
-            "the same command again: what is finished stays, what was begun goes on",
-        ) from None
+        raise Interrupted(getattr(stop, "number", signal.SIGINT), AGAIN) from None
     except BrokenProcessPool as error:
         raise KilledError(
-            "a run was killed from outside, perhaps for want of memory: try fewer --jobs; the same command goes on"
+            "a run was killed from outside, perhaps because memory ran out."
+            " Use fewer --jobs; the same command resumes the experiment"
         ) from error
 
 
-def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int], None]) -> None:
-    """As many at a time as there are jobs and no more: what waits in a pool's queue would start after Ctrl-C."""
+def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, report: Callable[[int], None]) -> None:
+    """Submit no more runs than there are jobs: a run in the pool's queue would still start after Ctrl-C."""
     pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_worker_init)
-    before = signal.signal(signal.SIGTERM, _pass_on) if threading.current_thread() is threading.main_thread() else None
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _stop_workers) if main else None
     left, running, done = list(todo.items()), set[Future[None]](), 0
     try:
         while left or running:
             while left and len(running) < jobs:
                 folder, config = left.pop(0)
-                with _ctrl_c_waits():  # a process inherits that, if one is started here
+                with _ctrl_c_blocked():  # a process that starts here inherits that
                     running.add(pool.submit(train_one, to_dict(config), folder))
             ready, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
                 future.result()
                 done += 1
-                tell(done)
+                report(done)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         if before is not None:
@@ -82,8 +104,7 @@ def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, tell: Callable[[int]
 
 
 def train_one(values: dict[str, Any], folder: Path) -> None:
-    """A run, begun or gone on with; one that diverges leaves a note of it. Another command may be training this very
-    run: then it is waited for."""
+    """Start or resume a run. If it diverges, write failed.json. If another command is training it, wait for that."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=True):
         if finished(folder):
@@ -93,12 +114,12 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
         except DivergedError as error:
             write_json(folder / "failed.json", {"error": str(error)})
             return
-    if run.stopped_by is not None:  # too late for a checkpoint: the run is finished, the experiment is not
-        raise Interrupted(run.stopped_by, "the same command again")
+    if run.stopped_by is not None:  # after the last step: the run is finished, the experiment is not
+        raise Interrupted(run.stopped_by, AGAIN)
 
 
 def _trained(config: TrainConfig, folder: Path) -> Run:
-    """Trained to its end; anew where its checkpoint cannot be read: a run is made of its config alone."""
+    """Train a run to its end. If its checkpoint cannot be read, start again from the config."""
     run = Run(config)
     try:
         run.begin(folder)
@@ -111,8 +132,8 @@ def _trained(config: TrainConfig, folder: Path) -> Run:
 
 
 @contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    """SIGINT is kept for later, in this thread and in the processes it starts meanwhile."""
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Delay SIGINT, in this thread and in the processes that it starts meanwhile."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -124,26 +145,26 @@ def _ctrl_c_waits() -> Iterator[None]:
 
 
 def _worker_init() -> None:
-    """A worker: Ctrl-C reaches it as well, and its run writes a checkpoint by itself. One that came while the worker
-    was starting ends it without a word."""
+    """Set up a worker process. Ctrl-C reaches it too, and its run then writes a checkpoint. A Ctrl-C that came while
+    the worker was starting ends it silently."""
     if hasattr(signal, "pthread_sigmask"):
         if signal.SIGINT in signal.sigpending():
             os._exit(128 + signal.SIGINT)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
-def _follow() -> None:
-    """Where the main process is killed, its workers stop as if they were told to."""
+def _stop_with_parent() -> None:
+    """Stop this worker, with a checkpoint, when the main process is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _pass_on(number: int, frame: Any) -> None:  # noqa: ARG001
-    """SIGTERM reaches this process alone: the workers are told."""
+def _stop_workers(number: int, frame: Any) -> None:  # noqa: ARG001
+    """Pass SIGTERM, which reaches only the main process, to the workers."""
     for child in multiprocessing.active_children():
         child.terminate()
-    raise Interrupted(number, "the same command again")
+    raise Interrupted(number, AGAIN)

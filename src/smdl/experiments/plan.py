@@ -1,0 +1,108 @@
+"""The plan of an experiment: what is compared, and which runs that needs. plan.yaml holds it."""
+
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from smdl.errors import choice, unknown
+from smdl.training.files import replacing
+
+PROTOCOLS = ("steps", "time")
+Record = TypeVar("Record")
+
+
+class FolderError(ValueError):
+    """The folder holds no experiment and no run, or its files are damaged."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training run of an experiment. Its folder is relative to the experiment's folder."""
+
+    arm: str
+    protocol: str
+    seed: int
+    steps: int
+    folder: str
+
+
+@dataclass
+class Plan:
+    """What is compared. The primary endpoint is fixed before any run: final test accuracy at equal time."""
+
+    title: str
+    base: dict[str, Any]  # the values of a TrainConfig
+    arms: dict[str, dict[str, Any]]  # what each arm changes in the base
+    baseline: str = "uniform"
+    against: dict[str, str] = field(default_factory=dict)  # arm -> its own baseline, where they differ
+    seeds: int = 5
+    protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
+    timed: bool = True
+    minutes: float | None = None  # train as many seeds and steps as fit into this time
+    decided: bool = False  # seeds and steps were already derived from the minutes
+    caption: str = ""
+    paper: dict[str, Any] | None = None  # the paper's numbers: columns, rows, note
+    command: str = ""  # the command that last trained it
+    runs: list[PlannedRun] = field(default_factory=list)  # known once the calibration is
+
+    def __post_init__(self) -> None:
+        if len(self.arms) < 2:
+            raise ValueError(f"a comparison needs two arms or more, got {', '.join(self.arms) or 'none'}")
+        for name in (self.baseline, *self.against, *self.against.values()):
+            if name not in self.arms:
+                raise ValueError(unknown("baseline", name, self.arms))
+        if not self.protocols:
+            raise ValueError(f"a comparison needs a protocol: {' or '.join(PROTOCOLS)}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(choice("minutes", self.minutes, "a positive number"))
+        for protocol in self.protocols:
+            if protocol not in PROTOCOLS:
+                raise ValueError(unknown("protocol", protocol, PROTOCOLS))
+        if "time" in self.protocols and not self.timed:
+            raise ValueError("a comparison at equal time has to be timed")
+        if self.seeds < 1:
+            raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
+
+    @property
+    def primary(self) -> str:
+        """The protocol of the primary endpoint."""
+        return "time" if "time" in self.protocols else self.protocols[0]
+
+    @property
+    def rivals(self) -> dict[str, str]:
+        """Arm -> the arm it is tested against."""
+        return self.against or {arm: self.baseline for arm in self.arms if arm != self.baseline}
+
+    def fits(self, calibration: Any) -> bool:
+        """Whether a calibration is complete and has the arms of this plan."""
+        needed = {"steps_per_epoch", *(("seconds_per_step", "parts", "forwards_per_step") if self.timed else ())}
+        if not isinstance(calibration, dict) or set(calibration) != set(self.arms):
+            return False
+        return all(isinstance(cost, dict) and needed <= set(cost) for cost in calibration.values())
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Write plan.yaml."""
+    with replacing(folder / "plan.yaml") as file:
+        file.write(yaml.safe_dump(asdict(plan), sort_keys=False, allow_unicode=True).encode())
+
+
+def read_plan(folder: Path) -> Plan:
+    """Read plan.yaml. Names that this version does not know are ignored."""
+    path = folder / "plan.yaml"
+    try:
+        values = yaml.safe_load(path.read_text())
+        runs = [_record(PlannedRun, run) for run in values.get("runs", ())]
+        plan = _record(Plan, {**values, "runs": runs})
+    except FileNotFoundError:
+        raise FolderError(f"{folder} holds no experiment: it has no plan.yaml") from None
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise FolderError(f"{path} is damaged: {error}") from error
+    return plan
+
+
+def _record(kind: type[Record], values: dict[str, Any]) -> Record:
+    known = {member.name for member in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in known})

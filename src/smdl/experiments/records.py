@@ -1,0 +1,112 @@
+"""Records of an experiment's results. results.json holds exactly these fields."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from smdl.experiments.runs import Epoch
+from smdl.experiments.statistics import Estimate
+
+
+@dataclass
+class Run:
+    """A run of an experiment. A run with a problem has no epochs."""
+
+    arm: str
+    protocol: str
+    seed: int
+    folder: str  # relative to the experiment's folder
+    steps: int | None
+    epochs: list[Epoch]
+    problem: str | None
+
+
+@dataclass
+class Overhead:
+    """Extra time per step, as fractions of the baseline's step."""
+
+    scoring: float
+    selection: float
+    total: float
+
+
+@dataclass
+class Row:
+    """A line of the table: an arm under a protocol. Seconds come from the calibration, estimates from the seeds."""
+
+    arm: str
+    protocol: str
+    seeds: int
+    steps: int
+    seconds: float | None
+    seconds_per_step: float | None  # None in a comparison that was not timed, as all seconds
+    seconds_per_epoch: float | None
+    by_the_log: float | None  # ratio of the seconds that the runs logged to those of the baseline's runs
+    overhead: Overhead | None
+    forwards_per_step: float | None
+    steps_to_baseline: int | None  # to the baseline's mean final accuracy
+    seconds_to_baseline: float | None
+    reached_baseline: str
+    final_accuracy: Estimate
+    mean_accuracy: Estimate
+    final_loss: Estimate
+    mean_loss: Estimate
+    final_train_accuracy: Estimate
+    mean_train_accuracy: Estimate
+    final_train_loss: Estimate
+    mean_train_loss: Estimate
+    class_balance: Estimate
+
+
+@dataclass
+class Comparison:
+    """An arm's final accuracy tested against that of its baseline: Welch's test, Holm's correction."""
+
+    arm: str
+    against: str
+    protocol: str
+    failed: dict[str, int]  # runs that are missing, of the arm and of its baseline
+    empty: list[str]  # which of the two has no finished run
+    difference: float | None
+    half: float | None
+    p: float | None
+    p_holm: float | None
+
+
+@dataclass(kw_only=True)
+class Results:
+    """Everything that a report shows, of an experiment or of a single run. Its fields are the keys of results.json."""
+
+    title: str
+    caption: str = ""
+    paper: dict[str, Any] | None = None  # the paper's numbers, and ours next to them
+    baseline: str
+    against: dict[str, str] = field(default_factory=dict)  # arm -> its own baseline, where they differ
+    primary: str  # protocol of the primary endpoint
+    protocols: list[str]
+    equal: dict[str, str] = field(default_factory=dict)  # protocol -> what it makes equal; empty for a single run
+    arms: list[str]
+    seeds: int = 1
+    verdict: str = ""
+    rows: list[Row] = field(default_factory=list)
+    tests: list[Comparison] = field(default_factory=list)
+    calibration: dict[str, dict[str, Any]]  # arm -> what calibration.json says
+    runs: list[Run]
+    problems: list[str]
+    config: dict[str, Any]
+    overrides: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any]
+
+    def finished(self, arm: str, protocol: str) -> list[Run]:
+        """Return the runs of an arm that have something to show."""
+        mine = (run for run in self.runs if run.arm == arm and run.protocol == protocol)
+        return [run for run in mine if run.epochs and not run.problem]
+
+    @property
+    def timed(self) -> bool:
+        """Whether the seconds per step of every arm are known."""
+        return all(self.calibration[arm].get("seconds_per_step") for arm in self.arms)
+
+    @property
+    def ordered_protocols(self) -> list[str]:
+        """The primary protocol, then the others."""
+        return sorted(self.protocols, key=lambda protocol: protocol != self.primary)

@@ -1,0 +1,153 @@
+"""The figures of a report. Each is listed once: its file in plots/, its place on the page, and its caption."""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from smdl.experiments.records import Results
+from smdl.report import plots, usage_plots
+from smdl.report.figures import PANEL, Draw
+from smdl.report.usage import Usage
+
+#: Most arms with usage, maps and galleries on the page; those of the others are only in plots/.
+PICTURED = 6
+CALIBRATED = (
+    "Measured before the runs, the arms taking turns. The number at the end of a bar and the mark in it: the ratio of"
+    " the arm’s step time to the baseline’s in the same round, median over the rounds. Line: the range of that ratio."
+    " Colours: the parts of a step."
+)
+MEASURED = "Means over the run, measured during training, whatever else the machine did."
+CLASS_BALANCE = (
+    "Class balance: the entropy of the class counts of a batch divided by the largest possible entropy, mean over the"
+    " batches of an epoch. 1: every class is equally frequent. 0: only one class."
+)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture on the page."""
+
+    draw: Draw
+    alt: str
+    caption: str = ""
+    title: str = ""  # in bold before the caption
+    notes: tuple[str, ...] = ()  # a list after the caption
+    raster: bool = False  # a PNG: many points
+
+
+@dataclass(frozen=True)
+class FigureEntry:
+    """A figure: drawn as a whole for plots/NAME.png, and in panels for the page."""
+
+    name: str
+    draw: Draw
+    place: str  # which part of the page shows it
+    panels: list[Panel]
+    button: str = ""  # where the reader chooses one figure of several
+
+
+def pictured(results: Results, usage: dict[str, Usage]) -> dict[str, Usage]:
+    """Return the usage of the arms whose samples the page shows, the baseline first."""
+    return {arm: usage[arm] for arm in sorted(usage, key=lambda arm: arm != results.baseline)[:PICTURED]}
+
+
+def figures_of(results: Results, usage: dict[str, Usage]) -> list[FigureEntry]:
+    """Return all figures that there is something to draw for."""
+    protocols = results.ordered_protocols
+    return [
+        *(_accuracy(results, protocol) for protocol in protocols if results.equal),
+        *(_curves(results, protocol, axis) for protocol in protocols for axis in plots.axes_of(results)),
+        *([_costs(results)] if results.timed else []),
+        _balance(results),
+        *([_usage(results, usage)] if any(found.counts for found in usage.values()) else []),
+        *_terms(results),
+        *_maps(results, usage),
+    ]
+
+
+def _accuracy(results: Results, protocol: str) -> FigureEntry:
+    draw = partial(plots.accuracy, results=results, protocol=protocol)
+    errors = plots.ends(results, protocol, "test_error")
+    alt = f"Final test accuracy at equal {results.equal[protocol]}, a dot per seed. Mean test error, %: {errors}"
+    dashed = "" if results.against else " Dashed: the baseline’s mean."
+    caption = f"Dots: seeds. Diamond and bar: mean and its 95 % interval.{dashed}"
+    return FigureEntry(f"accuracy-{protocol}", draw, "accuracy", [Panel(draw, alt, caption)])
+
+
+def _curves(results: Results, protocol: str, axis: str) -> FigureEntry:
+    draw = partial(plots.curves, results=results, protocol=protocol, axis=axis)
+    at = f", equal {results.equal[protocol]}" if results.equal else ""
+    panels = [
+        Panel(
+            partial(draw, quantities=[quantity], legend=False),
+            f"{title} over {axis}{at}: {plots.ends(results, protocol, quantity)}",
+        )
+        for quantity, (title, _) in plots.QUANTITIES.items()
+    ]
+    whole = partial(draw, quantities=list(plots.QUANTITIES))
+    return FigureEntry(f"curves-{protocol}-{axis}", whole, f"curves-{protocol}", panels, f"over {axis}")
+
+
+def _costs(results: Results) -> FigureEntry:
+    draw = partial(plots.costs, results=results)
+    spent = {arm: 1000 * results.calibration[arm]["seconds_per_step"] for arm in results.arms}
+    alt = "Time per step: " + ", ".join(f"{arm} {milliseconds:.3g} ms" for arm, milliseconds in spent.items())
+    caption = CALIBRATED if results.equal else MEASURED
+    load = results.calibration[results.baseline].get("load")
+    if load is not None:
+        caption += f" Load average of the machine before the calibration, from other programs: {load:.1f}."
+    return FigureEntry("costs", draw, "cost", [Panel(partial(draw, width=PANEL), alt, caption)])
+
+
+def _balance(results: Results) -> FigureEntry:
+    draw = partial(
+        plots.curves, results=results, protocol=results.primary, axis="epochs", quantities=list(plots.BALANCE)
+    )
+    ends = plots.ends(results, results.primary, "class_balance")
+    panel = Panel(partial(draw, legend=False), f"Class balance of the batches over epochs: {ends}", CLASS_BALANCE)
+    return FigureEntry("balance", draw, "balance", [panel])
+
+
+def _usage(results: Results, usage: dict[str, Usage]) -> FigureEntry:
+    shown = pictured(results, usage)
+    notes = tuple(f"{arm}: {usage_plots.evenness(found.all_counts)}" for arm, found in shown.items() if found.counts)
+    seeds = ", all seeds together" if len(results.runs) > 1 else ""
+    panel = Panel(
+        partial(usage_plots.histogram, usage=shown, width=PANEL),
+        "How often samples were used. " + "; ".join(notes),
+        f"Share of the training samples by how often they were used{seeds}.",
+        notes=notes,
+    )
+    return FigureEntry("usage", partial(usage_plots.histogram, usage=usage), "usage", [panel] if notes else [])
+
+
+def _terms(results: Results) -> list[FigureEntry]:
+    arms = [arm for arm in results.arms if plots.terms_of(results, arm, results.primary)]
+    draw = partial(plots.terms, results=results, protocol=results.primary)
+    seeds = "; mean over seeds" if len(results.runs) > 1 else ""
+    panels = [
+        Panel(
+            partial(draw, arms=[arm]),
+            f"What each term contributed to the score of {arm}’s batches, over epochs",
+            f"First batch of every epoch, weights included{seeds}.",
+        )
+        for arm in arms
+    ]
+    return [FigureEntry("terms", partial(draw, arms=arms), "terms", panels)] if arms else []
+
+
+def _maps(results: Results, usage: dict[str, Usage]) -> list[FigureEntry]:
+    """List a map and a gallery per arm. Instead of the gallery, the page shows the samples themselves."""
+    found, shown = [], pictured(results, usage)
+    for place, (arm, used) in enumerate(usage.items()):
+        if used.snapshot is None:
+            continue
+        file = f"{place}-{re.sub(r'[^A-Za-z0-9_-]+', '-', arm)[:40]}"  # arms may have any name
+        draw = partial(usage_plots.feature_map, arm=arm, usage=used, snapshot=used.snapshot)
+        never = int((used.snapshot.counts == 0).sum())
+        alt = f"Map of {arm}’s features: {never} of {len(used.snapshot.counts)} samples were never used"
+        panel = Panel(draw, alt, f"seed {used.snapshot.seed}", title=arm, raster=True)
+        found.append(FigureEntry(f"map-{file}", draw, "maps", [panel] if arm in shown else []))
+        tiles = partial(usage_plots.gallery, arm=arm, usage=used, snapshot=used.snapshot)
+        found.append(FigureEntry(f"gallery-{file}", tiles, "", []))
+    return found

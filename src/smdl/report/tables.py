@@ -1,0 +1,227 @@
+"""The numbers of an experiment as tables: for the page, for the terminal and for Markdown."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from smdl.experiments.records import Comparison, Results, Row
+from smdl.experiments.results import LEVEL
+from smdl.experiments.statistics import Difference, Estimate
+
+Column = tuple[str, str, str, str]
+#: Columns of the page's tables: (group, heading, field of the row, format).
+LEARNED: tuple[Column, ...] = (
+    ("test accuracy, %", "at the end", "final_accuracy", ".2f"),
+    ("test accuracy, %", "mean over epochs", "mean_accuracy", ".2f"),
+    ("difference to the baseline", "points", "difference", "+.2f"),
+    ("difference to the baseline", "p (Holm)", "p_holm", ".3f"),
+    ("test loss", "at the end", "final_loss", ".4f"),
+    ("test loss", "mean over epochs", "mean_loss", ".4f"),
+)
+TRAINED: tuple[Column, ...] = (
+    ("train accuracy, %", "at the end", "final_train_accuracy", ".2f"),
+    ("train accuracy, %", "mean over epochs", "mean_train_accuracy", ".2f"),
+    ("train loss", "at the end", "final_train_loss", ".4f"),
+    ("train loss", "mean over epochs", "mean_train_loss", ".4f"),
+    ("batches", "class balance", "class_balance", ".3f"),
+)
+COST: tuple[Column, ...] = (
+    ("whole run", "steps", "steps", ",d"),
+    ("whole run", "seconds", "seconds", ",.2f"),
+    ("whole run", "logged time, × baseline’s", "by_the_log", ".2f"),
+    ("to the baseline’s final accuracy", "steps", "steps_to_baseline", ",d"),
+    ("to the baseline’s final accuracy", "seconds", "seconds_to_baseline", ",.2f"),
+    ("to the baseline’s final accuracy", "seeds that reach it", "reached_baseline", ""),
+    ("overhead per step, relative to the baseline’s step", "scoring", "overhead.scoring", "+.1%"),
+    ("overhead per step, relative to the baseline’s step", "selection", "overhead.selection", "+.1%"),
+    ("overhead per step, relative to the baseline’s step", "in total", "overhead.total", "+.1%"),
+    ("per step", "extra forwards", "forwards_per_step", ",.1f"),
+)
+#: Columns of a table in Markdown: heading -> (field of the row, format).
+MARKDOWN = {
+    "final accuracy, %": ("final_accuracy", ".2f"),
+    "difference": ("difference", "+.2f"),
+    "p (Holm)": ("p_holm", ""),
+    "mean accuracy, %": ("mean_accuracy", ".2f"),
+    "final loss": ("final_loss", ".3f"),
+    "mean loss": ("mean_loss", ".3f"),
+    "train accuracy, %": ("final_train_accuracy", ".2f"),
+    "class balance": ("class_balance", ".3f"),
+    "steps": ("steps", ",d"),
+    "time per step": ("overhead.total", ""),
+    "logged time": ("by_the_log", ".2f"),
+}
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number on the page: its key, its exact value, its text, and how it is set."""
+
+    key: str
+    exact: str
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the page's table."""
+
+    numbers: list[Number]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page: a row per arm."""
+
+    groups: list[tuple[str, int]]  # (name, columns)
+    headings: list[str]
+    rows: list[tuple[str, list[Cell]]]  # (arm, cells)
+
+
+def shown(value: Any, form: str) -> str:
+    """Format a number for a reader; a dash where there is none."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return MISSING
+    return format(value, form).replace("-", "−").replace("%", " %")
+
+
+def p_value(p: float | None) -> str:
+    """Format a p-value, never as 0."""
+    return "< 0.001" if p is not None and p < 0.001 else shown(p, ".3f")
+
+
+def estimate_text(value: Estimate | Difference, form: str) -> str:
+    """Format a mean and, where there is one, its interval."""
+    half = "" if value.half is None else f" ± {shown(value.half, form.lstrip('+'))}"
+    return shown(value.mean, form) + half
+
+
+def rows_of(results: Results, protocol: str) -> list[tuple[Row, Comparison | None]]:
+    """Return the rows of a protocol, each with its test against its baseline."""
+    tests = {test.arm: test for test in results.tests if test.protocol == protocol}
+    return [(row, tests.get(row.arm)) for row in results.rows if row.protocol == protocol]
+
+
+def number(key: str, value: Any, text: str, kind: str = "") -> Number:
+    """Make a number of the page."""
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return Number(key, "" if missing else value if isinstance(value, str) else repr(value), text, kind)
+
+
+def page_table(results: Results, protocol: str, columns: tuple[Column, ...]) -> PageTable:
+    """Make a table of the page. A column without a value for any arm, such as seconds that were not measured, is left
+    out."""
+    rows = rows_of(results, protocol)
+    columns = tuple(column for column in columns if any(_value(*row, column[2]) is not None for row in rows))
+    groups: dict[str, int] = {}
+    for group, *_ in columns:
+        groups[group] = groups.get(group, 0) + 1
+    body = [(row.arm, [_cell(row, test, key, form, results) for *_, key, form in columns]) for row, test in rows]
+    return PageTable(list(groups.items()), [heading for _, heading, *_ in columns], body)
+
+
+def _value(row: Row, test: Comparison | None, key: str) -> Any:
+    """Return a field of a row or of its test by a dotted name; None where a part of it is None."""
+    if key == "difference":
+        return test and Difference(test.difference, test.half, test.p)
+    if key == "p_holm":
+        return test and test.p_holm
+    value: Any = row
+    for part in key.split("."):
+        value = None if value is None else getattr(value, part)
+    return value
+
+
+def _rival(test: Comparison | None, results: Results) -> str:
+    """Name the arm's baseline, where not all arms have the same."""
+    return f" (vs {test.against if test else None})" if results.against else ""
+
+
+def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> Cell:
+    value = _value(row, test, key)
+    if key == "p_holm":
+        return Cell([number(key, value, p_value(value))])
+    if not isinstance(value, Estimate | Difference):
+        return Cell([number(key, value, value if isinstance(value, str) else shown(value, form))])
+    kind = _significance(test) if key == "difference" else ""
+    numbers = [number(f"{key}.mean", value.mean, shown(value.mean, form), kind)]
+    if value.half is not None:
+        numbers.append(number(f"{key}.half", value.half, f"± {shown(value.half, form.lstrip('+'))}", "half"))
+    if key == "difference":
+        return Cell(numbers, _rival(test, results))
+    missing = key == "final_accuracy" and row.seeds != results.seeds
+    return Cell(numbers, f" n = {row.seeds}" if missing else "")
+
+
+def _significance(test: Comparison | None) -> str:
+    """Return the class of a difference: coloured only where the test is significant."""
+    if test is None or test.difference is None or test.p_holm is None or test.p_holm >= LEVEL:
+        return ""
+    return "better" if test.difference > 0 else "worse"
+
+
+def summary_table(results: Results) -> Table:
+    """Make a table for a terminal of 80 columns: accuracy, difference to the baseline and cost of each arm."""
+    protocols = results.ordered_protocols
+    table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
+    rival = "its own" if results.against else _short(results.baseline)
+    table.add_column("arm", max_width=14, overflow="fold")
+    table.add_column(f"test acc., %\nequal {results.equal[results.primary]}", justify="right", no_wrap=True)
+    for protocol in protocols:
+        table.add_column(f"vs {rival}\nequal {results.equal[protocol]}", justify="right", no_wrap=True)
+    table.add_column("time\n/ step", justify="right", no_wrap=True)
+    table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
+    found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
+    for arm in results.arms:
+        row = found[results.primary][arm][0]
+        cells = [
+            estimate_text(row.final_accuracy, ".2f"),
+            *(_against(found[protocol][arm][1]) for protocol in protocols),
+            MISSING if row.overhead is None else f"{1 + row.overhead.total:.2f} ×",
+            f"{shown(row.steps_to_baseline, ',d')}\n({row.reached_baseline})",
+        ]
+        style = "dim" if arm == results.baseline else ""
+        table.add_row(Text(arm), *(Text(cell) for cell in cells), style=style)  # Text: a name is not markup
+    return table
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 10 else name[:9] + "…"
+
+
+def _against(test: Comparison | None) -> str:
+    """Format a difference and, on a second line, Holm's p."""
+    if test is None:
+        return "baseline"
+    p = p_value(test.p_holm)
+    difference = estimate_text(Difference(test.difference, test.half, test.p), "+.2f")
+    return difference + (f"\np {p}" if p != MISSING else "")
+
+
+def markdown(results: Results) -> str:
+    """Format the verdict and a table per protocol as Markdown. A column without any value is left out."""
+    lines = [f"**{results.verdict}**"]
+    for protocol in results.protocols:
+        rows = rows_of(results, protocol)
+        columns = {name: [_markdown_cell(*row, *what, results) for row in rows] for name, what in MARKDOWN.items()}
+        columns = {name: cells for name, cells in columns.items() if set(cells) != {MISSING}}
+        lines += ["", f"| equal {results.equal[protocol]} | {' | '.join(columns)} |"]
+        lines += ["|" + " --- |" * (1 + len(columns))]
+        for place, (row, _) in enumerate(rows):
+            lines.append(f"| {' | '.join([row.arm, *(cells[place] for cells in columns.values())])} |")
+    return "\n".join(lines)
+
+
+def _markdown_cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> str:
+    value = _value(row, test, key)
+    if key == "overhead.total" and value is not None:
+        return f"{1 + value:.2f} ×"
+    if isinstance(value, Estimate | Difference):
+        return estimate_text(value, form) + (_rival(test, results) if key == "difference" else "")
+    return p_value(value) if key == "p_holm" else shown(value, form)

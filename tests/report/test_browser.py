@@ -1,0 +1,104 @@
+"""The report in a real browser: nothing fetched, nothing complained of, every picture there, in both themes."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.report import made
+
+pytestmark = pytest.mark.slow
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: Added to a copy of the page: what the browser made of it, written into the page before it is dumped.
+PROBE = """
+<script>
+const seen = {errors: [], refused: []};
+addEventListener("error", event => seen.errors.push(String(event.message || event.target.src || event.target)), true);
+addEventListener("securitypolicyviolation", event => seen.refused.push(event.blockedURI));
+addEventListener("load", () => {
+  const visible = group => [...group.querySelectorAll(":scope > .panels")].map(panel => panel.offsetHeight > 0);
+  seen.pictures = [...document.images].map(picture => [picture.naturalWidth, picture.complete]);
+  seen.shown = [...document.querySelectorAll("picture")].map(picture => {
+    const [source, image] = [picture.querySelector("source"), picture.querySelector("img")];
+    return image.currentSrc === source.srcset ? "dark" : image.currentSrc === image.src ? "light" : "none";
+  });
+  seen.fetched = performance.getEntriesByType("resource").map(entry => entry.name).filter(name => !/^data:/.test(name));
+  seen.switches = [...document.querySelectorAll(".switch")].map(group =>
+    [visible(group), ...[...group.querySelectorAll("label")].map(label => (label.click(), visible(group)))]);
+  seen.back = getComputedStyle(document.body).backgroundColor;
+  seen.ink = getComputedStyle(document.body).color;
+  seen.overflow = document.documentElement.scrollWidth - innerWidth;
+  document.documentElement.dataset.seen = JSON.stringify(seen);
+});
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """The path of a Chromium."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        say = pytest.fail if os.environ.get("CI") else pytest.skip
+        say(f"no browser: none of {', '.join(NAMES)} is on the PATH (apt-get install chromium)")
+    return found
+
+
+def opened(browser, page, home, width=1280, dark=False):
+    """(the page's DOM after loading, what the probe saw, what the console said)."""
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+         "--disable-background-networking", "--disable-extensions", f"--user-data-dir={home}",
+         "--host-resolver-rules=MAP * ~NOTFOUND", f"--window-size={width},900", "--enable-logging=stderr",
+         f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    seen = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert seen, f"the page did not load: {done.stderr[-2000:]}"
+    return done.stdout, json.loads(html.unescape(seen[1])), re.findall(r".*CONSOLE.*", done.stderr)
+
+
+@pytest.fixture(scope="module")
+def probed(rendered, tmp_path_factory):
+    """A copy of the report that reports on itself; its policy lets the probe run, and still nothing be fetched."""
+    text = (rendered / "report.html").read_text()
+    assert POLICY in text
+    copy = tmp_path_factory.mktemp("browser") / "report.html"
+    text = text.replace(POLICY, f"{POLICY}; script-src 'unsafe-inline'", 1)
+    copy.write_text(text.replace("<title>", f"{PROBE}<title>", 1))
+    return copy
+
+
+def test_the_report_loads_whole_and_alone(browser, probed, rendered, tmp_path):
+    dom, seen, console = opened(browser, probed, tmp_path)
+    assert console == []
+    assert seen["errors"] == seen["refused"] == seen["fetched"] == []
+    assert len(seen["pictures"]) == (rendered / "report.html").read_text().count("<img ")
+    assert all(width > 0 and complete for width, complete in seen["pictures"])
+    assert made.same_numbers(made.Page(dom), made.results_of(rendered)) > 6 * 20
+    assert "<script>alert" not in dom
+
+
+def test_one_axis_is_shown_at_a_time_and_the_buttons_choose_it(browser, probed, tmp_path):
+    _, seen, _ = opened(browser, probed, tmp_path)
+    each = [[True, False, False], [False, True, False], [False, False, True]]
+    assert seen["switches"] == [[each[2], *each], [each[1], *each]]  # first over seconds, first over steps
+
+
+def test_it_is_light_or_dark_as_the_reader_is_and_fits_a_phone(browser, probed, tmp_path):
+    _, light, _ = opened(browser, probed, tmp_path / "light", width=390)
+    _, dark, console = opened(browser, probed, tmp_path / "dark", width=390, dark=True)
+    shades = [[sum(map(int, re.findall(r"\d+", seen[name])[:3])) for name in ("back", "ink")] for seen in (light, dark)]
+    assert shades[0][0] > 700 > 200 > shades[0][1]
+    assert shades[1][0] < 200 < 600 < shades[1][1]
+    assert set(light["shown"]) == {"light"}, "each picture is drawn for either theme"
+    assert set(dark["shown"]) == {"dark"}
+    assert light["overflow"] <= 0
+    assert dark["overflow"] <= 0
+    assert console == []
