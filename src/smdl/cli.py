@@ -57,7 +57,8 @@ def train(options: Options) -> int:
 
 def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
-    from smdl.experiments.compare import FEWEST_SEEDS, Plan, run_plan
+    from smdl.experiments.experiment import FEWEST_SEEDS, run_plan
+    from smdl.experiments.plan import Plan
     from smdl.methods import as_method
     from smdl.training.config import to_dict
 
@@ -96,8 +97,9 @@ def ablate(options: Options) -> int:
 
 def reproduce(options: Options) -> int:
     """Reproduce the paper's tables and figures."""
-    from smdl.experiments import panels, paper
+    from smdl.experiments import paper
     from smdl.experiments.sweeps import PAPER_ITEMS
+    from smdl.report.paper_figures import render_items
 
     scale, root = options.scale, options.root
     out = options.out or Path("runs") / f"reproduce-{scale}"
@@ -109,17 +111,16 @@ def reproduce(options: Options) -> int:
             settings = {"seeds": options.seeds, "jobs": _jobs(options.jobs, "auto"), "root": root}
             folders = paper.reproduce(item, scale, out, display=display, **settings)
         codes |= {folder: _show_results(folder) for folder in folders if folder not in codes}
-        panels.add_item(out, item, folders)
-        if path := panels.write(out, item):
-            print(f"figure: {path}")
+    for path in render_items(out):
+        print(f"figure: {path}")
     return max(codes.values())
 
 
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
-    from smdl.experiments import paper_tables, tables
-    from smdl.experiments.report import render_all
     from smdl.experiments.results import collect
+    from smdl.report import paper_tables, tables
+    from smdl.report.report import render_all
 
     code = 0
     for folder in map(Path, options.folders):
@@ -138,22 +139,23 @@ def _show_results(folder: Path) -> int:
     """Render the report of an experiment; print its table and verdict. Return 1 if a run is missing."""
     from rich.console import Console
 
-    from smdl.experiments import paper_tables, results
-    from smdl.experiments.report import render
-    from smdl.experiments.tables import summary_table
+    from smdl.experiments.results import collect
+    from smdl.report import paper_tables
+    from smdl.report.report import render
+    from smdl.report.tables import summary_table
 
     path = render(folder)
-    found = results.collect(folder)
+    found = collect(folder)
     write = partial(Console().print, highlight=False, markup=False)
-    if found["caption"]:
-        write(found["caption"])
+    if found.caption:
+        write(found.caption)
     for part in (summary_table(found), *paper_tables.terminal(found)):
         write(part)
-    write(found["verdict"], style="bold")
-    for problem in found["problems"]:
+    write(found.verdict, style="bold")
+    for problem in found.problems:
         write(f"! {problem}")
     print(f"report: {path}")
-    return 1 if found["problems"] else 0
+    return 1 if found.problems else 0
 
 
 def data(options: Options) -> int:

@@ -9,6 +9,7 @@ from smdl.errors import unknown
 from smdl.experiments.arms import Overrides, merged, overrides_of
 from smdl.experiments.experiment import run_plan
 from smdl.experiments.plan import Plan
+from smdl.experiments.records import Results
 from smdl.experiments.results import collect
 from smdl.experiments.sweeps import ABOUT
 from smdl.training.config import TrainConfig, to_dict
@@ -184,12 +185,12 @@ def ablate(
     return run_plan(both, out.with_name(f"{out.name}-both-stages"), **{**options, "store": experiment.store}).folder
 
 
-def best_weights(results: dict[str, Any]) -> dict[str, float]:
+def best_weights(results: Results) -> dict[str, float]:
     """Each modular weight's value with the highest mean final accuracy in the first stage; on the test set, as in the
     paper."""
     best = {}
     for term in MODULAR:
-        rows = [row for row in results["rows"] if row["arm"].startswith(f"{_lambda(term)} = ")]
-        winner = max(rows, key=lambda row: row["final_accuracy"]["mean"] or 0.0)
-        best[term] = float(winner["arm"].partition(" = ")[2])
+        rows = [row for row in results.rows if row.arm.startswith(f"{_lambda(term)} = ")]
+        winner = max(rows, key=lambda row: row.final_accuracy.mean or 0.0)
+        best[term] = float(winner.arm.partition(" = ")[2])
     return best

@@ -1,7 +1,5 @@
 """Arms: the configurations that an experiment compares, by name."""
 
-import hashlib
-import json
 from copy import deepcopy
 from typing import Any
 
@@ -29,14 +27,3 @@ def merged(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
         inner = result.get(name)
         result[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else deepcopy(value)
     return result
-
-
-def fingerprint(config: TrainConfig) -> str:
-    """Ten letters for all that decides a run's result. Where a known data set lies does not, nor how many workers read
-    it; whether any do does: in a worker, augmentation draws from a generator of its own."""
-    values = to_dict(config)
-    if config.data.name != "folder":
-        values["data"].pop("root")
-    if values.pop("num_workers"):
-        values["workers"] = True
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
