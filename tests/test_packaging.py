@@ -21,7 +21,7 @@ TRAINING = {"training", "experiments", "report"}
 
 
 def name_of(requirement):
-    return re.match(r"[\w-]+", requirement)[0]
+    return re.findall(r"^[\w-]+", requirement)[0]
 
 
 def imports_of(path):
@@ -52,7 +52,7 @@ def test_every_import_is_a_dependency(path):
 def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text(), re.MULTILINE))
     for requirement in (*PROJECT["dependencies"], *TRAIN):
-        bound = re.search(r">=([\d.]+)$", requirement)[1]
+        bound = re.findall(r">=([\d.]+)$", requirement)[0]
         assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", pins[name_of(requirement)]), requirement
 
 
