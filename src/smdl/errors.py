@@ -41,6 +41,13 @@ def missing_packages() -> str | None:
     return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
 
 
+def true_or_false(argument: str, value: Any) -> bool:
+    """Return the value if it is a bool, else raise a TypeError: `"no"` would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(choice(argument, value, "True or False"))
+    return value
+
+
 def whole_number(argument: str, value: Any, least: int = 1) -> int:
     """Return the value as an int: a TypeError if it is none, a ValueError if it is below `least`."""
     allowed = f"a whole number ≥ {least}"

@@ -14,14 +14,15 @@ from torch.utils.data import Dataset
 
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.candidates.stream import Stream, StreamEpoch
-from smdl.errors import check_keys, choice, whole_number
+from smdl.distributed import check_one_rank
+from smdl.errors import check_keys, choice, true_or_false, whole_number
 from smdl.loss_hook import BatchLosses, loss_hook
 from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.pool import host
 from smdl.randomness import stream
 from smdl.reading import Reader, Request, check_dataset
-from smdl.reference_model import reference_features
+from smdl.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring import Features, Forward, Scorer, Targets
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
@@ -95,7 +96,7 @@ class _Loader:
 
     def _start_iteration(self) -> int:
         """Return the number of this iteration. An epoch that was left half-way is over; a loaded one continues."""
-        _check_one_rank()
+        check_one_rank()
         if not self._resumed and self._step:
             self._begin(self._epoch + 1)
         self._resumed = False
@@ -154,7 +155,7 @@ class DataLoader(_Loader):
         for name in _DECIDED_HERE:
             if name in torch_options:
                 raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
-        _check_one_rank()
+        check_one_rank()
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -165,12 +166,11 @@ class DataLoader(_Loader):
         changed = as_method(method).changed(objective, candidates, options)
         super().__init__(changed, Scorer(model, forward=forward, targets=targets, features=features), seed)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
-        self.dataset, self.model, self.drop_last = dataset, model, _check_flag("drop_last", drop_last)
+        self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)
         self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
         self._reader = Reader(dataset, scoring_dataset, collate_fn, num_workers, **torch_options)
         self._both = scoring_dataset is not None
-        self._given_reference = _check_reference(reference, self._samples)
-        self._trained_reference: Tensor | None = None
+        self._reference = ReferenceFeatures(reference, self._samples) if self.strategy.needs_reference else None
         self._observed = False
         self._begin(0)
 
@@ -220,14 +220,15 @@ class DataLoader(_Loader):
         self._observed = True
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "reference": self._trained_reference}
+        trained = None if self._reference is None else self._reference.trained
+        return {**super().state_dict(), "reference": trained}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        reference = state.get("reference") if isinstance(state, dict) else None
-        if reference is not None:
-            _check_reference(reference, self._samples)
+        trained = state.get("reference") if isinstance(state, dict) else None
+        checked = check_reference(trained, self._samples)
         super().load_state_dict(state)
-        self._trained_reference = reference
+        if self._reference is not None and isinstance(checked, Tensor):
+            self._reference.trained = checked
 
     def _signature(self) -> dict[str, Any]:
         own = {"samples": self._samples, "batch_size": self.batch_size, "drop_last": self.drop_last}
@@ -244,10 +245,15 @@ class DataLoader(_Loader):
             batch_size=self.batch_size,
             drop_last=self.drop_last,
             reader=self._reader,
-            reference=self._reference(),
+            reference=self._reference_features(),
             both=self._both,
             scoring_batch_size=self._scoring_batch_size,
         )
+
+    def _reference_features(self) -> Tensor | None:
+        if self._reference is None:
+            return None
+        return self._reference.compute(self._scorer, self._reader, self.batch_size, self.seed)
 
     def _iterate(self) -> Iterator[Any]:
         iteration, steps = self._start_iteration(), len(self)
@@ -268,23 +274,6 @@ class DataLoader(_Loader):
                     self._warn_unobserved()
                 if ended:
                     return
-
-    def _reference(self) -> Tensor | None:
-        """Return the reference model's features of the whole dataset, computed at first use."""
-        if not self.strategy.needs_reference:
-            return None
-        if isinstance(self._given_reference, Tensor):
-            return self._given_reference
-        if self._trained_reference is None:
-            self._trained_reference = reference_features(
-                self._scorer,
-                self._reader,
-                self._samples,
-                model=self._given_reference,
-                batch_size=self.batch_size,
-                seed=self.seed,
-            ).cpu()
-        return self._trained_reference
 
     def _warn_unobserved(self) -> None:
         warnings.warn(
@@ -322,7 +311,7 @@ class SelectiveLoader(_Loader):
         targets: Targets | None = None,
         seed: int = 0,
     ) -> None:
-        _check_one_rank()
+        check_one_rank()
         source = Stream(keep)
         scorer = Scorer(model, forward=forward, targets=targets, features=features)
         super().__init__(as_method(method).changed(objective, source, options), scorer, seed)
@@ -367,30 +356,3 @@ class SelectiveLoader(_Loader):
             self.loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
         else:
             self._skip = self._step * self.joined
-
-
-def _check_one_rank() -> None:
-    """Refuse to give every rank the same batches without a word."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-        raise RuntimeError(
-            f"smdl does not split batches between ranks yet, and this process group has"
-            f" {distributed.get_world_size()}: every rank would train on the same batches. Use one process"
-        )
-
-
-def _check_flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(choice(name, value, "True or False"))
-    return value
-
-
-def _check_reference(reference: Any, samples: int) -> Tensor | nn.Module | None:
-    if reference is None or isinstance(reference, nn.Module):
-        return reference
-    tensor = torch.as_tensor(reference)
-    if tensor.ndim != 2 or len(tensor) != samples:
-        raise ValueError(
-            f"reference must be features of the {samples} samples, (N, M), got shape {tuple(tensor.shape)}"
-        )
-    return tensor

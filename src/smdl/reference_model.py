@@ -21,6 +21,36 @@ from smdl.scoring import Scorer, check_targets, device_of, kept_generators
 log = logging.getLogger("smdl")
 
 
+class ReferenceFeatures:
+    """The features of M for a dataset: given, or computed once by a given or a trained model."""
+
+    def __init__(self, given: Any, samples: int) -> None:
+        self._given, self._samples = check_reference(given, samples), samples
+        self.trained: Tensor | None = None
+
+    def compute(self, scorer: Scorer, reader: Reader, batch_size: int, seed: int) -> Tensor:
+        """Return the features, (N, M); train the model at first use if none was given."""
+        if isinstance(self._given, Tensor):
+            return self._given
+        if self.trained is None:
+            self.trained = reference_features(
+                scorer, reader, self._samples, model=self._given, batch_size=batch_size, seed=seed
+            ).cpu()
+        return self.trained
+
+
+def check_reference(reference: Any, samples: int) -> Tensor | nn.Module | None:
+    """Return features as a tensor; raise a ValueError unless they have a row per sample."""
+    if reference is None or isinstance(reference, nn.Module):
+        return reference
+    tensor = torch.as_tensor(reference)
+    if tensor.ndim != 2 or len(tensor) != samples:
+        raise ValueError(
+            f"reference must be features of the {samples} samples, (N, M), got shape {tuple(tensor.shape)}"
+        )
+    return tensor
+
+
 def reference_features(
     scorer: Scorer,
     reader: Reader,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from smdl.candidates.source import Candidates, DatasetEpoch
-from smdl.errors import check_keys, whole_number
+from smdl.errors import check_keys, true_or_false, whole_number
 from smdl.pool import host
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
@@ -36,8 +36,7 @@ class Full(Candidates):
     def __post_init__(self) -> None:
         if self.every is not None:
             self.every = whole_number("every", self.every)
-        if not isinstance(self.replacement, bool):
-            raise TypeError(f"replacement must be True or False, got {self.replacement!r}")
+        true_or_false("replacement", self.replacement)
 
     def check(self, strategy: Strategy) -> None:
         if strategy.needs_all and not self.replacement:
