@@ -137,7 +137,7 @@ def test_a_method_of_ones_own_comes_by_its_path():
     ("change", "error", "message"),
     [
         ({"method": "own_methods:number"}, TypeError, "method own_methods:number must be a smdl.Method or a Strategy"),
-        ({"method": "own_methods:nothing"}, ValueError, "unknown name in own_methods 'nothing'"),
+        ({"method": "own_methods:nothing"}, ValueError, "unknown method in own_methods 'nothing'"),
         ({"method": "papper"}, ValueError, "unknown method 'papper'; did you mean 'paper'.*, or package.module:name"),
         ({"method": "uniform", "options": {"pressure": 1}}, ValueError, "method uniform takes no options, got 'pressu"),
         ({"options": {"partitons": 1}}, ValueError, "unknown option of method recommended 'partitons'; did you mean"),

@@ -128,7 +128,7 @@ def test_facility_location_is_the_same_with_and_without_a_matrix(monkeypatch, sp
         ({"size": 5, "among": [1, 2, 3]}, "size must be at most the 3 candidates, got 5"),
         ({"size": (0, 3), "size_penalty": 0.1}, r"size must be .* 1 ≤ low ≤ high, got \(0, 3\)"),
         ({"size": (4, 3), "size_penalty": 0.1}, r"1 ≤ low ≤ high, got \(4, 3\)"),
-        ({"size": (1, 3)}, "size_penalty must be a finite number where size is"),
+        ({"size": (1, 3), "size_penalty": float("nan")}, "size_penalty must be a finite number where size is"),
         ({"size": 3, "size_penalty": 0.5}, "size must be .* where size_penalty is given, got 3"),
         ({"epsilon": 0.0}, r"epsilon must be a number in \(0, 1\), got 0.0"),
         ({"epsilon": 1.0}, r"epsilon must be a number in \(0, 1\), got 1.0"),

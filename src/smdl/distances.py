@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from smdl import arithmetic
-from smdl.errors import choice, unknown
 from smdl.pool import Pool, host, real, widest
 
 EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
@@ -76,12 +75,6 @@ DISTANCES = {
     "correlation": Distance(_correlation, COSINE),  # cosine of centred rows
     "gaussian": Distance(_gaussian, GAUSSIAN),
 }
-
-
-def check_distance(name: str) -> str:
-    if name not in DISTANCES:
-        raise ValueError(unknown("distance", name, DISTANCES))
-    return name
 
 
 class Space(Protocol):
@@ -170,12 +163,6 @@ class Metric:
         gaps = np.sort(np.sqrt(host(squared[upper[0], upper[1]]).astype(np.float64)))
         gaps = gaps[gaps > 0]
         return float(gaps[len(gaps) // 2]) if len(gaps) else 1.0
-
-
-def check_sigma(sigma: float | None) -> float | None:
-    if sigma is not None and not (math.isfinite(sigma) and sigma > 0):
-        raise ValueError(choice("sigma", sigma, "a positive number, or None for the median distance"))
-    return sigma
 
 
 def by_chunks(function: Callable[[Tensor, Tensor], Tensor], i: Tensor, j: Tensor, width: int) -> Tensor:

@@ -1,9 +1,11 @@
 """Messages for bad input: the argument, the value, and what is allowed; and for packages that are not installed."""
 
+import math
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 #: Import names of the packages that `smdl[train]` installs. The engine and the loader need none of them.
@@ -39,6 +41,37 @@ def missing_packages() -> str | None:
     """ "not installed: rich, scipy. Run pip install 'smdl[train]'"; None if all packages are installed."""
     missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
     return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
+
+
+def number(argument: str, value: Any, allowed: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a finite number in [low, high] as a float. `allowed` says the same in words."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(choice(argument, value, allowed))
+    found = float(value)
+    if not (math.isfinite(found) and low <= found <= high):
+        raise ValueError(choice(argument, value, allowed))
+    return found
+
+
+def positive(argument: str, value: Any, allowed: str = "a positive number") -> float:
+    """Return a finite number above 0 as a float."""
+    return number(argument, value, allowed, low=sys.float_info.min)
+
+
+def one_of(argument: str, value: Any, known: Iterable[str]) -> str:
+    """Return the value if it is one of the known names."""
+    if not isinstance(value, str):
+        raise TypeError(choice(argument, value, f"one of {', '.join(sorted(known))}"))
+    if value not in known:
+        raise ValueError(unknown(argument, value, known))
+    return value
+
+
+def callable_or_none(argument: str, value: Any) -> Any:
+    """Return the value if it can be called or is None."""
+    if value is not None and not callable(value):
+        raise TypeError(choice(argument, value, "a callable"))
+    return value
 
 
 def true_or_false(argument: str, value: Any) -> bool:

@@ -24,7 +24,7 @@ def load_object(path: str, option: str) -> Any:
             f"{option} {path}: there is no module {error.name!r} here or among the installed ones"
         ) from error
     if not hasattr(module, name):
-        raise ValueError(unknown(f"name in {home}", name, [n for n in vars(module) if not n.startswith("_")]))
+        raise ValueError(unknown(f"{option} in {home}", name, [n for n in vars(module) if not n.startswith("_")]))
     return getattr(module, name)
 
 

@@ -168,7 +168,8 @@ class DataLoader(_Loader):
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
         self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)
         self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
-        self._reader = Reader(dataset, scoring_dataset, collate_fn, num_workers, **torch_options)
+        workers = whole_number("num_workers", num_workers, 0)
+        self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, **torch_options)
         self._both = scoring_dataset is not None
         self._reference = ReferenceFeatures(reference, self._samples) if self.strategy.needs_reference else None
         self._observed = False
@@ -312,6 +313,8 @@ class SelectiveLoader(_Loader):
         seed: int = 0,
     ) -> None:
         check_one_rank()
+        if not isinstance(loader, Iterable):
+            raise TypeError(choice("loader", type(loader).__name__, "an iterable of batches"))
         source = Stream(keep)
         scorer = Scorer(model, forward=forward, targets=targets, features=features)
         super().__init__(as_method(method).changed(objective, source, options), scorer, seed)

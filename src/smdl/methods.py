@@ -50,7 +50,7 @@ class Method:
         options: Mapping[str, Any] | None = None,
     ) -> "Method":
         """Return this method with another objective, another source, or some options changed."""
-        given = {**self.options, **(options or {})}
+        given = {**self.options, **_mapping(options or {})}
         if objective is not None:
             if not isinstance(objective, Objective):
                 raise TypeError(choice("objective", objective, "a smdl.Objective (names belong to method=)"))
@@ -58,21 +58,29 @@ class Method:
             if known is not None and "objective" not in known:
                 raise ValueError(f"method {self.name} has no objective, got {objective!r}")
             given["objective"] = objective
-        if candidates is not None and not isinstance(candidates, Candidates):
-            raise TypeError(choice("candidates", candidates, "a source such as smdl.RandomPool() or smdl.Full()"))
-        return replace(self, options=given, candidates=candidates or self.candidates)
+        return replace(self, options=given, candidates=self.candidates if candidates is None else candidates)
 
     def make(self) -> tuple[Strategy, Candidates]:
         """Return the strategy and a source of its own, checked against each other."""
+        if not callable(self.strategy):
+            raise TypeError(
+                choice(f"the strategy of method {self.name}", self.strategy, "a Strategy class or a callable")
+            )
+        if self.candidates is not None and not isinstance(self.candidates, Candidates):
+            raise TypeError(choice("candidates", self.candidates, "a source such as smdl.RandomPool() or smdl.Full()"))
         known = self._parameters()
-        for name in self.options:
+        for name in _mapping(self.options):
             if known is not None and name not in known:
                 message = unknown(f"option of method {self.name}", name, known)
                 raise ValueError(message if known else f"method {self.name} takes no options, got {name!r}")
+        try:
+            inspect.signature(self.strategy).bind(**self.options)
+        except (TypeError, ValueError) as error:  # some builtins have no signature
+            raise TypeError(f"method {self.name} cannot make its strategy: {error}") from None
         strategy = self.strategy(**self.options)
         if not isinstance(strategy, Strategy):
             raise TypeError(choice(f"the strategy of method {self.name}", type(strategy).__name__, "a smdl.Strategy"))
-        source = copy.deepcopy(self.candidates) or _default_source(strategy)
+        source = copy.deepcopy(self.candidates) if self.candidates is not None else _default_source(strategy)
         source.check(strategy)
         return strategy, source
 
@@ -84,6 +92,12 @@ class Method:
             return None
         kinds = {parameter.kind for parameter in found.values()}
         return None if inspect.Parameter.VAR_KEYWORD in kinds else found
+
+
+def _mapping(options: Any) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise TypeError(choice("options", options, "a mapping of names to values"))
+    return options
 
 
 def _default_source(strategy: Strategy) -> Candidates:

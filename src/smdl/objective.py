@@ -5,7 +5,6 @@ divided by one positive constant per pool. Weights are applied after that, so ch
 """
 
 import inspect
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from operator import attrgetter
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE
-from smdl.distances import FeatureSpace, Metric, Space, check_distance, check_sigma, in_safe_range
-from smdl.errors import choice, unknown, whole_number
+from smdl.distances import DISTANCES, FeatureSpace, Metric, Space, in_safe_range
+from smdl.errors import choice, number, one_of, positive, unknown, whole_number
 from smdl.gradients import GradientSpace
 from smdl.pool import Pool
 from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
@@ -60,14 +59,13 @@ class Objective:
         **weights: float,
     ) -> None:
         self.weights: Mapping[str, float] = _check_weights(weights)
-        self.distance, self.sigma = check_distance(distance), check_sigma(sigma)
-        self.space = _one_of("space", space, SPACES)
-        self.normalize = _one_of("normalize", normalize, NORMALISATIONS)
-        self.concave = _one_of("concave", concave, CONCAVE)
-        self.kernel = _one_of("kernel", kernel, KERNELS)
-        if not (math.isfinite(noise) and noise > 0):
-            raise ValueError(choice("noise", noise, "a positive number"))
-        self.noise = float(noise)
+        self.distance = one_of("distance", distance, DISTANCES)
+        self.sigma = None if sigma is None else positive("sigma", sigma, "a positive number, or None for the median")
+        self.space = one_of("space", space, SPACES)
+        self.normalize = one_of("normalize", normalize, NORMALISATIONS)
+        self.concave = one_of("concave", concave, CONCAVE)
+        self.kernel = one_of("kernel", kernel, KERNELS)
+        self.noise = positive("noise", noise)
         self.neighbours = None if neighbours is None else whole_number("neighbours", neighbours)
 
     @classmethod
@@ -252,17 +250,8 @@ def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
     for name, weight in weights.items():
         if name not in TERMS:
             raise ValueError(unknown("term", name, TERMS))
-        if isinstance(weight, bool) or not isinstance(weight, int | float | np.number):
-            raise TypeError(choice(f"the weight of {name}", weight, "a finite number ≥ 0"))
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(choice(f"the weight of {name}", weight, "a finite number ≥ 0"))
+        number(f"the weight of {name}", weight, "a finite number ≥ 0", low=0.0)
     kept = {name: float(weights[name]) for name in TERMS if weights.get(name, 0) > 0}
     if not kept:
         raise ValueError(f"an objective needs at least one weight above 0; the terms are {', '.join(TERMS)}")
     return kept
-
-
-def _one_of(argument: str, value: Any, known: Any) -> Any:
-    if value not in known:
-        raise ValueError(unknown(argument, value, known))
-    return value

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.errors import true_or_false
+
 Array = np.ndarray | Tensor | Sequence[Any]
 
 
@@ -37,12 +39,12 @@ class Pool:
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
-        self.features = _matrix("features", features)
+        self.features = as_matrix("features", features)
         if len(self.features) == 0:
             raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
-        self.bias = bool(bias)
-        self.probabilities = None if probabilities is None else _matrix("probabilities", probabilities)
-        self.reference = None if reference is None else _matrix("reference", reference)
+        self.bias = true_or_false("bias", bias)
+        self.probabilities = None if probabilities is None else as_matrix("probabilities", probabilities)
+        self.reference = None if reference is None else as_matrix("reference", reference)
         self.losses = None if losses is None else _vector("losses", losses)
         self.labels = None if labels is None else _labels(labels)
         for name in ("probabilities", "labels", "losses", "reference"):
@@ -63,7 +65,9 @@ class Pool:
         bias: bool = True,
     ) -> "Pool":
         """Make a pool of the features and logits of a forward: probabilities are the softmax of the logits."""
-        outputs = _matrix("logits", logits)
+        outputs = as_matrix("logits", logits)
+        if len(outputs) != len(features):
+            raise ValueError(f"logits must have one row per sample: {len(features)} features, {len(outputs)} logits")
         if outputs.shape[1] < 2:
             raise ValueError(f"logits must have shape (samples, classes ≥ 2), got shape {tuple(outputs.shape)}")
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
@@ -138,7 +142,10 @@ def _tensor(name: str, value: Array) -> Tensor:
         return value.detach()
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one: fill or drop its masked values first")
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must have rows of one length, got rows of several") from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got an array of {array.dtype}")
     if array.dtype.kind == "f" and array.dtype not in (np.float16, np.float32, np.float64):
@@ -177,7 +184,8 @@ def _float_type(name: str, tensor: Tensor) -> torch.dtype:
     return torch.float32 if largest <= 2**24 else real(tensor.device)
 
 
-def _matrix(name: str, value: Array) -> Tensor:
+def as_matrix(name: str, value: Array) -> Tensor:
+    """Return a tensor of finite numbers, (samples, columns); errors call it `name`."""
     tensor = _floats(name, value)
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise ValueError(f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}")

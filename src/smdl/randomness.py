@@ -37,7 +37,9 @@ def below(key: int, counter: int, n: int) -> int:
 def stream(seed: int | Sequence[int], *path: int) -> int:
     """Return the key at `path` below `seed`. A seed is a whole number, or several such as (seed, epoch, step)."""
     parts = tuple(seed) if isinstance(seed, Sequence) else (seed,)
-    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
+    if not parts or not all(
+        isinstance(part, int | np.integer) and not isinstance(part, bool) and part >= 0 for part in parts
+    ):
         raise ValueError(choice("seed", seed, "a whole number ≥ 0, or several of them"))
     key = 0
     for part in (*parts, *path):

@@ -14,6 +14,7 @@ from torch.optim import Adam, Optimizer
 
 from smdl.batches import move
 from smdl.errors import choice
+from smdl.pool import as_matrix
 from smdl.randomness import stream
 from smdl.reading import Reader, Request, in_order
 from smdl.scoring import Scorer, check_targets, device_of, kept_generators
@@ -43,8 +44,8 @@ def check_reference(reference: Any, samples: int) -> Tensor | nn.Module | None:
     """Return features as a tensor; raise a ValueError unless they have a row per sample."""
     if reference is None or isinstance(reference, nn.Module):
         return reference
-    tensor = torch.as_tensor(reference)
-    if tensor.ndim != 2 or len(tensor) != samples:
+    tensor = as_matrix("reference", reference)
+    if len(tensor) != samples:
         raise ValueError(
             f"reference must be features of the {samples} samples, (N, M), got shape {tuple(tensor.shape)}"
         )

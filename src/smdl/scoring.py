@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smdl.batches import move
-from smdl.errors import choice, unknown
+from smdl.errors import callable_or_none, choice, unknown
 from smdl.pool import Pool
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -52,8 +52,10 @@ class Scorer:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(choice("model", type(model).__name__, "a torch.nn.Module"))
-        self.model, self._forward, self._targets, self._features = model, forward, targets, features
+        self.model = model
+        self._forward, self._targets = callable_or_none("forward", forward), callable_or_none("targets", targets)
         self._tap = _named(model, features) if isinstance(features, str) else None
+        self._features: Features = features if isinstance(features, str) else callable_or_none("features", features)
         self.samples = 0  # forwarded so far
 
     @property

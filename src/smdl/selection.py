@@ -1,6 +1,7 @@
 """select and evaluate: the engine's two verbs."""
 
 import math
+import sys
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.errors import choice, unknown, whole_number
+from smdl.errors import choice, number, one_of, whole_number
 from smdl.greedy.maximise import OPTIMIZERS, Rule
 from smdl.greedy.partition import get_mini_batch
 from smdl.objective import Objective, Problem, as_objective
@@ -106,13 +107,7 @@ def select(
         raise TypeError("size is missing: select(pool, objective, size) needs the number of samples to pick")
     candidates = _candidates(len(pool), among, exclude)
     low, high, penalty = _check_size(size, size_penalty, len(candidates))
-    if not isinstance(epsilon, float | np.floating):
-        raise TypeError(choice("epsilon", epsilon, "a number in (0, 1)"))
-    if not 0 < epsilon < 1:
-        raise ValueError(choice("epsilon", epsilon, "a number in (0, 1)"))
-    whole_number("partitions", partitions)
-    if threads is not None:
-        whole_number("threads", threads)
+    check_search(optimizer, partitions, epsilon, threads)
     rule = Rule(_resolve(optimizer, objective, len(candidates), high), low, high, penalty, float(epsilon))
     problem = objective.on(pool)
     picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads())
@@ -120,6 +115,15 @@ def select(
     if pool.is_torch:
         indices = torch.from_numpy(indices).to(pool.device)
     return Selection(indices, picks.gains, float(picks.gains.sum()), problem)
+
+
+def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
+    """Raise an error unless these are options of `select`."""
+    one_of("optimizer", optimizer, (*OPTIMIZERS, "auto"))
+    whole_number("partitions", partitions)
+    number("epsilon", epsilon, "a number in (0, 1)", low=sys.float_info.min, high=1.0 - 2.0**-53)
+    if threads is not None:
+        whole_number("threads", threads)
 
 
 def as_pool(pool: Pool | Array) -> Pool:
@@ -193,8 +197,6 @@ def _shares(term: FacilityLocation, chosen: np.ndarray) -> np.ndarray:
 def _resolve(optimizer: str, objective: Objective, n: int, size: int) -> str:
     if optimizer == "auto":
         return "lazy" if objective.diminishing and n * size <= LAZY_UP_TO else "stochastic"
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(unknown("optimizer", optimizer, (*OPTIMIZERS, "auto")))
     if optimizer == "lazy" and not objective.diminishing:
         raise ValueError('lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic')
     return optimizer
@@ -204,8 +206,7 @@ def _check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> t
     if isinstance(size, tuple):
         if len(size) != 2 or not all(isinstance(s, int | np.integer) for s in size) or not 1 <= size[0] <= size[1]:
             raise ValueError(choice("size", size, "a number, or (low, high) with 1 ≤ low ≤ high"))
-        if penalty is None or not math.isfinite(penalty):
-            raise ValueError(choice("size_penalty", penalty, "a finite number where size is (low, high)"))
+        penalty = number("size_penalty", penalty, "a finite number where size is (low, high)")
         low, high = size
     else:
         if penalty is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smdl.batches import height, take
 from smdl.candidates.source import Candidates, DatasetEpoch
-from smdl.errors import choice
+from smdl.errors import number
 from smdl.selection import Selection
 
 
@@ -21,11 +21,8 @@ class RandomPool(Candidates):
     factor: float = 3.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
-            raise TypeError(choice("factor", self.factor, "a number ≥ 1"))
-        if not 1 <= self.factor < math.inf:
-            raise ValueError(choice("factor", self.factor, "a number ≥ 1"))
-        self.factor = float(self.factor)  # 3 and 3.0 are one: saved states are compared by their text
+        # A float, so that 3 and 3.0 are one: saved states are compared by their text.
+        self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """Workers read the pools ahead: those do not depend on the model. Scoring waits for the weights of its step."""

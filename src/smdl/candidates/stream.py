@@ -1,6 +1,7 @@
 """Stream: the batches of any iterable, a few joined at a time."""
 
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -10,7 +11,7 @@ import numpy as np
 
 from smdl.batches import height, join, take
 from smdl.candidates.source import Candidates, Epoch
-from smdl.errors import choice
+from smdl.errors import number
 from smdl.pool import Pool
 from smdl.scoring import Scorer
 from smdl.selection import Selection
@@ -48,10 +49,7 @@ class Stream(Candidates):
     keep: float = 1 / 3
 
     def __post_init__(self) -> None:
-        if isinstance(self.keep, bool) or not isinstance(self.keep, int | float):
-            raise TypeError(choice("keep", self.keep, "a fraction in (0, 1]"))
-        if not 0 < self.keep <= 1:
-            raise ValueError(choice("keep", self.keep, "a fraction in (0, 1]"))
+        self.keep = number("keep", self.keep, "a fraction in (0, 1]", low=sys.float_info.min, high=1.0)
         self.joined = math.ceil(1 / self.keep - 1e-9)  # 1 / (1/3) may round up
 
     def check(self, strategy: Strategy) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.errors import check_keys, choice, whole_number
+from smdl.errors import check_keys, number, true_or_false, whole_number
 from smdl.pool import Pool, host
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
@@ -34,13 +34,12 @@ class LossRank(Strategy):
         sort_every: int = 100,
         recompute: bool = False,
     ) -> None:
-        for name, value in (("pressure", pressure), ("final_pressure", final_pressure)):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(choice(name, value, "a number ≥ 1 (1 is uniform)"))
-            if not (math.isfinite(value) and value >= 1):
-                raise ValueError(choice(name, value, "a number ≥ 1 (1 is uniform)"))
-        self.first, self.last = float(pressure), float(final_pressure)
-        self.sort_every, self.needs_scores = whole_number("sort_every", sort_every), bool(recompute)
+        self.first = number("pressure", pressure, "a number ≥ 1 (1 is uniform)", low=1.0)
+        self.last = number("final_pressure", final_pressure, "a number ≥ 1 (1 is uniform)", low=1.0)
+        self.sort_every, self.needs_scores = (
+            whole_number("sort_every", sort_every),
+            true_or_false("recompute", recompute),
+        )
         self.epochs: int | None = None
         self._drawn, self._since_sort = 0, self.sort_every  # the order of the plain pass is no ranking
         self._losses = self._order = np.zeros(0)

@@ -4,7 +4,7 @@ import numpy as np
 
 from smdl.objective import Objective, as_objective
 from smdl.pool import Pool
-from smdl.selection import Selection, select
+from smdl.selection import Selection, check_search, select
 from smdl.strategies.strategy import Strategy
 
 
@@ -23,6 +23,7 @@ class Submodular(Strategy):
         threads: int | None = None,
     ) -> None:
         self.objective = as_objective(objective)
+        check_search(optimizer, partitions, epsilon, threads)
         self.optimizer, self.partitions, self.epsilon, self.threads = optimizer, partitions, epsilon, threads
         self.needs_reference = "feature_match" in self.objective.weights
         self.repeats = optimizer != "stochastic"

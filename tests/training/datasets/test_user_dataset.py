@@ -122,7 +122,7 @@ def test_an_in_memory_data_set_stays_in_memory(write):
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("made = 1", "unknown name in .*'make'; did you mean 'made'"),
+        ("made = 1", "unknown .* in .*'make'; did you mean 'made'"),
         ("make = 1", "must be a function, got 'int'"),
         ("def make(): return pairs(4)", r"must be \(train, test\).* got 'TensorDataset'"),
         ("def make(): return pairs(4), pairs(4), pairs(4)", "got '.TensorDataset, TensorDataset, TensorDataset.'"),
