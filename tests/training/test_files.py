@@ -92,12 +92,14 @@ with locked(Path({str(tmp_path)!r})):
     print("held", flush=True)
     input()
 """
-    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(files.BusyError), files.locked(tmp_path):
-        pass
-    holder.kill()
-    with files.locked(tmp_path, wait=True):
-        pass
-    holder.communicate()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(files.BusyError), files.locked(tmp_path):
+                pass
+        finally:
+            holder.kill()
+        with files.locked(tmp_path, wait=True):
+            pass
