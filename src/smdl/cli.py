@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -59,14 +60,14 @@ def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
     from smdl.experiments.experiment import FEWEST_SEEDS, run_plan
     from smdl.experiments.plan import Plan
-    from smdl.methods import as_method
+    from smdl.training.build import make_method
     from smdl.training.config import to_dict
 
     auto, methods, data_name = options.seeds == "auto", options.methods, options.config.data.name
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
-        as_method(method)  # an unknown name is an error
+        make_method(replace(options.config, method=method))  # a method that cannot be made is an error
     plan = Plan(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),

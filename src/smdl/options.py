@@ -174,6 +174,17 @@ class _HelpAll(argparse._HelpAction):
         super().__call__(parser, *arguments)
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a name that is given twice: YAML would silently take the last value."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [key.value for key, _ in node.value]
+        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        if twice:
+            raise yaml.YAMLError(f"{', '.join(twice)} is given twice, line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
 class _Config(jsonargparse.ActionConfigFile):  # pyright: ignore[reportPrivateImportUsage]
     """A config of smdl by its name, or a YAML file."""
 
@@ -185,7 +196,7 @@ class _Config(jsonargparse.ActionConfigFile):  # pyright: ignore[reportPrivateIm
                 known = [config.stem for config in CONFIGS.glob("*.yaml")]
                 raise ValueError(f"{unknown('config', values, known)}, or a file such as ./{values}.yaml")
         try:
-            parser.check_names(yaml.safe_load(path.read_text()))
+            parser.check_names(yaml.load(path.read_text(), _StrictLoader))
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
         super().__call__(parser, cfg, str(path), option_string)

@@ -31,15 +31,18 @@ Progress = Callable[[int, int], None]
 
 
 def make_method(config: TrainConfig) -> Method:
-    """Return the method of a config, with the changes that the config makes to it."""
+    """Return the method of a config, with the changes that the config makes to it. What cannot be made is refused."""
     method, changes = as_method(config.method), config.objective.given()
-    objective = None
-    if changes:
-        if method.objective is None:
-            raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
-        objective = method.objective.changed(**changes)
-    method = method.changed(objective, options=config.options)
-    return method.changed(candidates=make_source(config.candidates, method))
+    if changes and method.objective is None:
+        raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
+    try:
+        objective = method.objective.changed(**changes) if changes and method.objective else None
+        method = method.changed(objective, options=config.options)
+        method = method.changed(candidates=make_source(config.candidates, method))
+        method.make()
+    except TypeError as error:  # a value of a wrong type is bad input here, not a mistake in the program
+        raise ValueError(str(error)) from error
+    return method
 
 
 def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress: Progress) -> DataLoader:

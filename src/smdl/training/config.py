@@ -4,6 +4,7 @@ The command line and the YAML files set exactly these fields; nothing else confi
 """
 
 import math
+import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -11,6 +12,8 @@ from smdl.errors import choice, unknown, whole_number
 from smdl.objective import OPTIONS, Objective
 
 Config = TypeVar("Config")
+#: More threads than this are a mistake, and can crash the process.
+MOST_THREADS = 16 * (os.cpu_count() or 1)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "linear", "step")
 
@@ -183,6 +186,8 @@ class TrainConfig:
         for name in ("steps", "threads"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))
+        if (self.threads or 0) > MOST_THREADS:
+            raise ValueError(choice("threads", self.threads, f"at most {MOST_THREADS}, 16 per core"))
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
 

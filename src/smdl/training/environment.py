@@ -44,8 +44,8 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        float(torch.zeros(1, device=device))  # the device `meta` has no numbers
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(choice("device", name, "auto, cpu, or an available device") + f" ({error})") from error
     return device
 
