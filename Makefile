@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest
+# Every kernel runs in these; `make test` repeats them with bounds checks.
+KERNEL_TESTS := tests/test_frozen_selections.py tests/test_extreme_numbers.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-fast test-lowest bench install clean
@@ -14,6 +16,7 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/pytest -n auto
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest -n auto -m "not slow" $(KERNEL_TESTS)
 
 test-fast: install
 	$(BIN)/pytest -n auto -m "not slow"

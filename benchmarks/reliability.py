@@ -1,0 +1,99 @@
+"""Repeat the checks behind docs/reliability.md and count them: pools compared with the equations, wrong calls, wrong
+commands, mutated checkpoints.
+
+    python benchmarks/reliability.py [--pools 500]
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests import test_bad_calls, test_bad_commands  # noqa: E402
+
+import smdl  # noqa: E402
+from smdl.cli import main as smdl_command  # noqa: E402
+from smdl.greedy import specification  # noqa: E402
+
+DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
+SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
+MODULAR = ("uncertainty", "mean_closeness", "feature_match")
+
+
+def random_case(rng: np.random.Generator) -> tuple[smdl.Pool, smdl.Objective, int, str, int]:
+    """Return a pool on a dyadic grid, where arithmetic is exact, an objective, and how to maximise it."""
+    n, width, classes = int(rng.integers(2, 24)), int(rng.choice([1, 2, 4, 8])), int(rng.choice([2, 4]))
+    pool = smdl.Pool(
+        rng.integers(0, 7, (n, width)) * 0.25,
+        rng.multinomial(8, np.full(classes, 1 / classes), n) / 8,
+        rng.integers(0, classes, n),
+        reference=rng.integers(0, 5, (n, 4)) / 4,
+    )
+    terms = [*rng.choice(SET_TERMS, rng.integers(0, 3), replace=False), *rng.choice(MODULAR, 1)]
+    space = "features" if "feature_coverage" in terms else str(rng.choice(["features", "gradients"]))
+    weights = {str(term): float(rng.choice([0.25, 0.5, 1.0])) for term in terms}
+    objective = smdl.Objective(distance=str(rng.choice(DISTANCES)), space=space, **weights)  # type: ignore[arg-type]
+    optimizer = str(rng.choice(["naive", "lazy", "stochastic"]))
+    return pool, objective, int(rng.integers(1, max(2, n // 2))), optimizer, int(rng.choice([1, 3]))
+
+
+def compare_pools(count: int) -> tuple[int, int]:
+    """Return (pools on which the picks are those of the plain loops, all pools)."""
+    rng, equal = np.random.default_rng(0), 0
+    for seed in range(count):
+        pool, objective, size, optimizer, partitions = random_case(rng)
+        options = {"optimizer": optimizer, "partitions": partitions, "seed": seed}
+        wanted, _ = specification.select(pool, objective, size, **options)
+        equal += smdl.select(pool, objective, size, **options).indices.tolist() == wanted
+    return equal, count
+
+
+def wrong_calls() -> tuple[int, int]:
+    """Return (wrong calls of the Python interface that give one clear line, all of them)."""
+    clear = 0
+    for case in test_bad_calls.CASES:
+        name, argument, value = case.values
+        function, call, _ = test_bad_calls.CALLS[str(name)]
+        try:
+            function(**{**call, str(argument): value})
+        except (TypeError, ValueError) as error:
+            clear += "\n" not in str(error)
+    return clear, len(test_bad_calls.CASES)
+
+
+def wrong_commands() -> tuple[int, int]:
+    """Return (wrong command lines that give one line and exit code 2, all of them)."""
+    clear = 0
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.environ["SMDL_CACHE"] = folder
+        for argv in test_bad_commands.COMMANDS:
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+                code = smdl_command(argv)
+            clear += code == 2 and len(errors.getvalue().strip().splitlines()) == 1
+    return clear, len(test_bad_commands.COMMANDS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pools", type=int, default=500)
+    options = parser.parse_args()
+    print("| check | passed | cases |\n| --- | --- | --- |")
+    for name, (passed, count) in {
+        "picks equal to the plain loops, random pools": compare_pools(options.pools),
+        "wrong Python calls: one clear line": wrong_calls(),
+        "wrong commands: one line, exit code 2": wrong_commands(),
+    }.items():
+        print(f"| {name} | {passed} | {count} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
