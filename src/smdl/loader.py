@@ -86,6 +86,7 @@ class _Loader:
             self.strategy.load_state_dict(before[1])
             raise
         self._epoch, self._step, self._resumed = epoch, step, True
+        self._iterations += 1  # an iteration that was under way cannot be continued
 
     def _signature(self) -> dict[str, Any]:
         return {"seed": self.seed, "strategy": self.strategy.describe(), "candidates": self.candidates.describe()}
@@ -104,7 +105,10 @@ class _Loader:
 
     def _check_latest(self, iteration: int) -> None:
         if iteration != self._iterations:
-            raise RuntimeError("another iteration of this loader was started: only the latest one can be continued")
+            raise RuntimeError(
+                "another iteration of this loader was started, or its epoch or state was set:"
+                " only the latest iteration can be continued"
+            )
 
     def _basics(self) -> tuple[int, int, int, Strategy, Scorer, dict[str, float]]:
         return self._epoch, self._step, self._key, self.strategy, self._scorer, self.seconds
@@ -191,6 +195,7 @@ class DataLoader(_Loader):
         if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
             self._begin(epoch)
             self._resumed = False
+            self._iterations += 1  # an iteration that was under way cannot be continued
 
     def __iter__(self) -> Iterator[Any]:
         return self._iterate()
@@ -263,7 +268,8 @@ class DataLoader(_Loader):
                 if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
                     self._begin(self._epoch + 1)
                 yield batch
-                self._check_latest(iteration)
+                if not ended:
+                    self._check_latest(iteration)
                 if losses is not None and not self._observed:
                     self._warn_unobserved()
                 if ended:
