@@ -20,7 +20,7 @@ from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.pool import host
 from smdl.randomness import stream
-from smdl.reading import Reader, Request, check_dataset
+from smdl.reading import Reader, Request, check_dataset, worker_errors
 from smdl.reference_model import reference_features
 from smdl.scoring import Features, Forward, Scorer, Targets
 from smdl.selection import Selection
@@ -206,7 +206,7 @@ class DataLoader(_Loader):
             return
         seconds, samples = dict(self.seconds), self._scorer.samples
         rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), worker_errors():
             _, batch = next(iter(self._reader.read([Request(0, rows.tolist(), train=False, score=True)])))
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
@@ -257,7 +257,7 @@ class DataLoader(_Loader):
     def _iterate(self) -> Iterator[Any]:
         iteration, steps = self._start_iteration(), len(self)
         losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
-        with loss_hook(self.model, losses):
+        with loss_hook(self.model, losses), worker_errors():
             for selection, batch in self.candidates.batches(self._new_epoch()):
                 self.selection = selection
                 self._step += 1

@@ -59,22 +59,21 @@ class Reader:
         if not all(worker.is_alive() for worker in workers):
             self._loader = self._new_loader()
         self._plan.requests = requests
-        with _worker_errors():
-            return self._answers(iter(self._loader), self._plans)
+        return self._answers(iter(self._loader), self._plans)
 
     def _answers(self, batches: Iterator[tuple[Any, Any]], plan: int) -> Iterator[tuple[Any, Any]]:
         while True:
             if plan != self._plans:  # workers answer one plan at a time
                 raise RuntimeError("another iteration of this loader was started: only the latest one can be continued")
-            with _worker_errors():
-                answer = next(batches, None)
+            answer = next(batches, None)
             if answer is None:
                 return
             yield answer
 
 
 @contextmanager
-def _worker_errors() -> Iterator[None]:
+def worker_errors() -> Iterator[None]:
+    """Replace torch's error about a killed worker by one that says what to do."""
     try:
         yield
     except RuntimeError as error:
