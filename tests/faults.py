@@ -17,8 +17,8 @@ MUTATIONS = 400
 RUN_OPERATIONS, EXPERIMENT_OPERATIONS = 38, 0
 #: Processes that end by os._exit or SIGKILL: runs at some of their file operations, and whole experiments.
 EXITS_OF_RUNS, KILLED_EXPERIMENTS = 3, 1
-#: Values of a wrong type, length or shape, in each part of the state of a run.
-WRONG_VALUES = 8
+#: Values of a wrong type, length or shape in the state of a run, all of which must be refused.
+WRONG_VALUES = 273
 
 
 class Killed(BaseException):

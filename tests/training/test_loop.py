@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,6 +204,7 @@ def finish(config, folder):
 @pytest.mark.slow
 def test_a_run_killed_at_any_file_operation_ends_with_the_same_result(tmp_path, monkeypatch):
     monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "0" / "cache"))
+    (tmp_path / "0").mkdir()
     with killed_at(tmp_path / "0", None) as disk:
         loop.train(TWO_EPOCHS, tmp_path / "0" / "run")
     assert len(disk.done) == RUN_OPERATIONS
@@ -225,9 +227,9 @@ def test_a_disk_that_is_full_at_any_file_operation_loses_nothing(tmp_path):
         folder = tmp_path / str(at + 1)
         with pytest.raises(files.DiskError) as raised, failing_disk(folder, at, full):
             loop.train(config, folder)
-        named = operation.split("/")[-1].lstrip(".").split(".")[0]
-        assert f"{folder / named}" in str(raised.value) or named in ("", "lock")
-        assert "cannot be written: the disk is full. What was written before is intact" in str(raised.value)
+        name = re.sub(r"^\.(.*)\.\d+\.\d+\.part$", r"\1", operation.rpartition("/")[2])
+        path = folder / name if "/" in operation and name != ".lock" else folder
+        assert str(raised.value) == f"{path} cannot be written: the disk is full. What was written before is intact"
         finish(config, folder)
         check_equal(folder, tmp_path / "0")
 
@@ -247,8 +249,8 @@ with faults.failing_disk(Path(sys.argv[1]), int(sys.argv[2]), lambda _: os._exit
 def test_a_process_that_exits_at_a_file_operation_leaves_a_run_that_can_be_resumed(tmp_path):
     with killed_at(tmp_path / "whole", None) as disk:
         loop.train(TWO_EPOCHS, tmp_path / "whole")
-    places = [next(at for at, done in enumerate(disk.done) if what in done) for what in ("config", "checkpoint")]
-    places.append(len(disk.done) - 1)  # the last one puts summary.json into place
+    before = ("open /.config.yaml", "os.rename /.checkpoint.pt", "os.rename /.summary.json")
+    places = [next(at for at, done in enumerate(disk.done) if done.startswith(name)) for name in before]
     assert len(places) == EXITS_OF_RUNS
     for at in places:
         folder = tmp_path / str(at)
@@ -466,69 +468,50 @@ def test_a_mutated_checkpoint_is_never_resumed(tmp_path):
     assert str(run._state()) == before
 
 
-def parts_of(state, at=()):
-    """The paths to the values of a state, in the first entry of every list."""
-    yield at
-    if isinstance(state, dict):
-        for name, value in state.items():
-            yield from parts_of(value, (*at, name))
-    elif isinstance(state, list) and state and not isinstance(state[0], int | str):
-        yield from parts_of(state[0], (*at, 0))
+#: Values of the state of a run: top level, and where a check of its own is needed.
+VALUES = [
+    *("epoch", "step", "counts", "model", "model.1.weight"),
+    *("optimizer", "optimizer.state", "optimizer.state.0", "optimizer.state.0.momentum_buffer"),
+    *("optimizer.param_groups", "optimizer.param_groups.0", "optimizer.param_groups.0.momentum"),
+    *("loader", "loader.run", "loader.run.seed", "loader.epoch", "loader.step"),
+    *("meters", "meters.batches", "meters.samples", "meters.loss", "meters.seconds", "meters.seconds.data"),
+    *("records", "records.0", "records.0.epoch", "records.0.steps", "records.0.samples"),
+    *("generators", "generators.torch", "generators.numpy", "generators.python"),
+]
 
 
-#: Paths to values that decide nothing that can be checked: any number, text or None is possible there.
-FREE = {
-    "loss",
-    "wrong",
-    "gradient_norm",
-    "class_balance",
-    "class_counts",
-    "forwards",
-    "terms",
-    "seconds",
-    "param_groups",
-}
+def place_of(state, path):
+    """The dict or list that holds a value, and the value's key in it."""
+    for name in path.split(".") if "model" not in path else path.split(".", 1):
+        holder, key = state, int(name) if name.isdigit() else name
+        state = state[key]
+    return holder, key
 
 
-@pytest.mark.parametrize("method", ["recommended", "loss", "paper"])
+@pytest.mark.parametrize("method", ["recommended", "paper"])
 def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path, method):
     config = replace(SMALL, method=method)
     with pytest.raises(loop.Interrupted):
         loop.train(config, tmp_path / "run", Stop(9))
-    path, run = tmp_path / "run" / "checkpoint.pt", loop.Run(config)
-    before, tried = str(run._state()), 0
+    path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.Run(config), 0
+    run.checkpoint, before = path, str(run._state())
     wrong = [None, "text", [], {}, -1, 10**9, torch.zeros(3, 7), torch.full((130,), 999)]
-    assert len(wrong) == WRONG_VALUES
-    for at in parts_of(loop.checkpoint.load(path)):
-        if not at or (FREE & set(at) and at[-1] not in ("seconds", "param_groups")):
-            continue
-        if at[0] in ("records", "loader") and len(at) > 2:
-            continue
-        for value in wrong:
+    for value in VALUES:
+        for instead in (*wrong, "gone"):
             state = loop.checkpoint.load(path)
-            place = state
-            for name in at[:-1]:
-                place = place[name]
-            if str(place[at[-1]]) == str(value) or (at[-1] in ("device", "reference") and value is None):
+            holder, key = place_of(state, value)
+            if str(holder[key]) == str(instead) or (isinstance(instead, int) and isinstance(holder[key], float)):
                 continue
-            place[at[-1]] = value
-            run.checkpoint = path
+            if instead == "gone":
+                del holder[key]
+            else:
+                holder[key] = instead
+            if value.startswith("optimizer.state") and instead in ({}, "gone", None):
+                continue  # an optimizer without momentum has none of these
             with pytest.raises(loop.checkpoint.CheckpointError, match=r"checkpoint\.pt does not fit this run"):
                 run._restore(state)
             tried += 1
-        for gone in (True, False):
-            state = loop.checkpoint.load(path)
-            place = state
-            for name in at[:-1]:
-                place = place[name]
-            if isinstance(place, dict) and len(at) < 3:
-                if gone:
-                    del place[at[-1]]
-                else:
-                    place["more"] = 1
-                with pytest.raises(loop.checkpoint.CheckpointError, match=r"checkpoint\.pt does not fit this run"):
-                    run._restore(state)
-    assert tried > 100
+    assert tried == WRONG_VALUES
     assert str(run._state()) == before
 
 
@@ -536,10 +519,10 @@ def test_a_checkpoint_of_another_config_is_refused_in_one_line(tmp_path):
     with pytest.raises(loop.Interrupted):
         loop.train(SMALL, tmp_path / "run", Stop(9))
     for changes, said in (
-        ({"model": ModelConfig("mlp", width=0.5)}, r"form of .*weight is torch.float32 \(.*, expected torch.float32"),
-        ({"epochs": 1}, "epoch must be|epochs"),
+        ({"model": ModelConfig("mlp", width=0.5)}, r"model\..*weight must be torch.float32 of shape"),
+        ({"epochs": 1}, "the number of batches after the last epoch must be 0, got 2"),
         ({"seed": 1}, "seed 0, this one has 1"),
-        ({"optimizer": OptimizerConfig("adam")}, "optimizer was not made by"),
+        ({"optimizer": OptimizerConfig("adam")}, "optimizer.* was not made by"),
     ):
         (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(loop.to_dict(replace(SMALL, **changes))))
         with pytest.raises(ValueError, match=f"does not fit this run: .*{said}.*Delete .* to train the run") as refused:
@@ -558,10 +541,8 @@ def test_a_cache_that_cannot_be_written_is_one_warning(tmp_path, monkeypatch, fa
     def denied(path):
         raise PermissionError(13, "Permission denied", path)
 
-    with (
-        pytest.warns(UserWarning, match="not cached") as caught,
-        failing_disk(cache, 0, {"full": full}.get(fault, denied)),
-    ):
+    fail = full if fault == "full" else denied
+    with pytest.warns(UserWarning, match="not cached") as caught, failing_disk(cache, 0, fail):
         loop.train(RUNS["paper"], tmp_path / "run")
     assert ["Set SMDL_CACHE to" in str(each.message) for each in caught] == [True]
     assert same(weights(tmp_path / "cached"), weights(tmp_path / "run"))

@@ -15,12 +15,13 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.data import Dataset, Subset
 
 from smdl.candidates.source import steps_per_epoch
-from smdl.errors import check_keys, unknown
+from smdl.errors import unknown
 from smdl.loader import DataLoader
 from smdl.methods import Method, as_method, make_source
 from smdl.reading import Reader
 from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
+from smdl.training.checkpoint import check_form
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
@@ -77,19 +78,13 @@ def make_optimizer(config: OptimizerConfig, parameters: Any) -> Optimizer:
 
 
 def check_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Raise unless the state belongs to an optimizer of this kind and of these weights."""
-    own = optimizer.state_dict()
-    check_keys("optimizer", state, own)
-    for group, mine in zip(state["param_groups"], own["param_groups"], strict=True):
-        check_keys("optimizer", group, mine)
-        if group["params"] != mine["params"]:
-            raise ValueError(f"the optimizer has {len(group['params'])} weights, expected {len(mine['params'])}")
+    """Raise unless the state is that of an optimizer of the same kind and of weights of the same shapes."""
+    check_form("optimizer", state, optimizer.state_dict())
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for number, values in state["state"].items():
         for name, value in values.items():
-            if isinstance(value, Tensor) and value.ndim and value.shape != weights[number].shape:
-                found, expected = tuple(value.shape), tuple(weights[number].shape)
-                raise ValueError(f"{name} of weight {number} has the shape {found}, expected {expected}")
+            if value is not None and value.ndim:  # a number, such as the step of Adam, has no dimension
+                check_form(f"{name} of weight {number}", value, weights[number].detach())
 
 
 def make_loss(config: TrainConfig) -> nn.Module:

@@ -15,6 +15,9 @@ from typing import IO, Any
 class DiskError(OSError):
     """The disk is full or not writable. Files written before are intact."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 class DamagedFileError(ValueError):
     """A file whose content is not what was written, or that is a file of another kind."""

@@ -37,9 +37,11 @@ def generator_state(device: torch.device) -> dict[str, Any]:
     }
 
 
-def check_generators(state: dict[str, Any]) -> None:
-    """Raise unless generators can be in this state. No generator changes."""
+def check_generators(state: dict[str, Any], device: torch.device) -> None:
+    """Raise unless the generators can be in this state. No generator changes."""
     check_keys("generators", state, ("torch", "device", "numpy", "python"))
+    if (state["device"] is None) != (device.type == "cpu"):
+        raise ValueError(f"it was not written on a device of type {device.type}")
     torch.Generator().set_state(state["torch"])
     name, keys, *rest = state["numpy"]
     np.random.RandomState().set_state((name, keys.numpy().astype(np.uint32), *rest))

@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from smdl.batches import move
-from smdl.errors import check_keys, choice
+from smdl.errors import check_keys
 from smdl.loader import DataLoader
 from smdl.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
@@ -27,7 +27,7 @@ from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
 from smdl.training.files import append_line, claimed, locked, replacing, write_json, write_lines
 from smdl.training.generators import check_generators, generator_state, restore_generators, seeded_generators
-from smdl.training.meters import PHASES, Meters, gradient_norm
+from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
 from smdl.training.progress import Display, Silent
 from smdl.training.schedule import rate
@@ -300,29 +300,33 @@ class Run:
         restore_generators(state["generators"], self.device)
 
     def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise unless a state has the form of this run's state and its numbers agree with each other."""
         own = self._state()
         check_keys("it", state, own)
-        meters, records, counts = state["meters"], state["records"], state["counts"]
-        check_keys("meters", meters, own["meters"])
-        check_keys("seconds", meters["seconds"], PHASES)
-        check_keys("model", state["model"], own["model"])
-        done = [record["steps"] for record in records]
-        facts = {
-            "epoch": (state["epoch"], len(records)),
-            "epochs of the records": ([record["epoch"] for record in records], list(range(len(records)))),
-            "steps of the records": (done, sorted(done)),
-            "step": (state["step"], (done[-1] if done else 0) + meters["batches"]),
-            "form of counts": (_form(counts), _form(self.counts)),
-            "sum of counts": (int(counts.sum()), sum(record["samples"] for record in records) + meters["samples"]),
-            **{f"form of {name}": (_form(state["model"][name]), _form(own["model"][name])) for name in own["model"]},
-        }
-        for name, (found, expected) in facts.items():
-            if found != expected:
-                raise ValueError(f"{name} is {found}, expected {expected}")
-        if not 0 <= state["epoch"] <= self.epochs:
-            raise ValueError(choice("epoch", state["epoch"], f"at most {self.epochs}"))
+        for name in ("epoch", "step", "model", "meters", "counts", "records"):
+            checkpoint.check_form(name, state[name], own[name])
         check_optimizer(self.optimizer, state["optimizer"])
-        check_generators(state["generators"])
+        check_generators(state["generators"], self.device)
+        meters, records, counts, loader = (state[name] for name in ("meters", "records", "counts", "loader"))
+        for record in records:
+            checkpoint.check_form("a record", record, {})
+        steps, samples = [record["steps"] for record in records], [record["samples"] for record in records]
+        over = state["epoch"] == self.epochs
+        facts = {
+            "epoch": (state["epoch"], [len(records)]),
+            "the last step": (state["step"], [(steps[-1] if steps else 0) + meters["batches"]]),
+            "the epochs of the records": ([record["epoch"] for record in records], [list(range(len(records)))]),
+            "the steps of the records": (steps, [sorted(steps)]),
+            "the sum of counts": (int(counts.sum()), [sum(samples) + meters["samples"]]),
+            "the number of epochs": (max(state["epoch"], self.epochs), [self.epochs]),
+            "the number of batches after the last epoch": (over * meters["batches"], [0]),
+        }
+        if not over:  # a run that is cut by `steps` ends in the middle of an epoch
+            place = [state["epoch"], meters["batches"]], [state["epoch"] + 1, 0]
+            facts["the place of the loader"] = [loader["epoch"], loader["step"]], place
+        for name, (found, expected) in facts.items():
+            if found not in expected:
+                raise ValueError(f"{name} must be {' or '.join(map(str, expected))}, got {found}")
 
     def _write_counts(self) -> None:
         with replacing(self.folder / "counts.npy") as file:
@@ -381,7 +385,3 @@ def threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _form(tensor: torch.Tensor) -> str:
-    return f"{tensor.dtype} {tuple(tensor.shape)}"
