@@ -14,7 +14,7 @@ from typing import Any
 MUTATIONS = 400
 #: File operations (make a folder, open for writing, flush to disk, rename, remove) of a run of two epochs and of an
 #: experiment of two runs. A process is killed before each of them, and the disk is full at each of them.
-RUN_OPERATIONS, EXPERIMENT_OPERATIONS = 38, 0
+RUN_OPERATIONS, EXPERIMENT_OPERATIONS = 38, 62
 #: Processes that end by os._exit or SIGKILL: runs at some of their file operations, and whole experiments.
 EXITS_OF_RUNS, KILLED_EXPERIMENTS = 3, 1
 #: Values of a wrong type, length or shape in the state of a run, all of which must be refused.
