@@ -126,10 +126,14 @@ def test_a_folder_that_can_no_longer_be_written_to_is_one_warning(load_module, t
     assert len(caught) == 1
 
 
-@pytest.mark.parametrize("at", [0, 1, 2, 3])  # the index and the code: open, rename
-def test_a_full_disk_is_one_warning(load_module, tmp_path, at):
+@pytest.mark.parametrize("at", range(4))
+def test_a_disk_that_becomes_full_is_one_warning(load_module, tmp_path, at):
+    def stays_full(path):
+        disk.at += 1
+        full(path)
+
     module = load_module()
-    with pytest.warns(UserWarning, match="cannot be cached") as caught, failing_disk(tmp_path, at, full):
+    with pytest.warns(UserWarning, match="cannot be cached") as caught, failing_disk(tmp_path, at, stays_full) as disk:
         assert (module.double(4), module.triple(4)) == (8, 12)
     assert len(caught) == 1
     again = load_module()
