@@ -16,7 +16,7 @@ from smdl.objective import OPTIONS
 from smdl.options import COMMANDS, CONFIGS
 from smdl.terms import TERMS
 from smdl.training.config import TrainConfig, from_dict
-from smdl.training.files import read_lines
+from tests.report.made import read_lines
 
 TINY = "--model.name mlp --data.train_size 60 --data.test_size 40 --epochs 2 --batch_size 20".split()  # noqa: SIM905
 TRAINING = [name for name, command in COMMANDS.items() if command.main]

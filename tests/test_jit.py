@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import smdl
 from smdl import jit
+from tests.faults import MUTATIONS, failing_disk, full, mutated
 
 SOURCE = Path(smdl.__file__).parent
 MODULE = """
@@ -86,6 +88,26 @@ def test_damaged_code_is_compiled_again(load_module, tmp_path):
     assert load_module().double(4) == 8
 
 
+def test_no_mutation_of_compiled_code_is_loaded(tmp_path):
+    file, key = jit._CacheFile(str(tmp_path), "loop", "stamp"), ("int64", "x86")
+    for data in (b"other", bytes(range(256)) * 30):
+        file.save(key, ("compiled", data))
+    (path,) = tmp_path.glob("*.nbc")
+    content = path.read_bytes()
+    assert file.load(key) == ("compiled", data)
+    for number in range(MUTATIONS):
+        path.write_bytes(mutated(content, number))
+        found = None
+        with suppress(Exception):  # `_Cache` compiles again after any error
+            found = file.load(key)
+        assert found in (None, ("compiled", data)), "only bytes that are not read may differ"
+    path.write_bytes(content)
+    file.save(("float64", "x86"), "code of another type")
+    (other,) = set(tmp_path.glob("*.nbc")) - {path}
+    path.write_bytes(other.read_bytes())
+    assert file.load(key) is None
+
+
 def test_without_a_folder_to_write_to_there_is_one_warning(load_module, tmp_path, monkeypatch):
     (tmp_path / "__pycache__").write_text("a file where numba wants a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "__pycache__"))
@@ -102,6 +124,20 @@ def test_a_folder_that_can_no_longer_be_written_to_is_one_warning(load_module, t
     with pytest.warns(UserWarning, match="cannot be cached") as caught:
         assert (module.double(4), module.triple(4)) == (8, 12)
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_disk_that_becomes_full_is_one_warning(load_module, tmp_path, at):
+    def stays_full(path):
+        disk.at += 1
+        full(path)
+
+    module = load_module()
+    with pytest.warns(UserWarning, match="cannot be cached") as caught, failing_disk(tmp_path, at, stays_full) as disk:
+        assert (module.double(4), module.triple(4)) == (8, 12)
+    assert len(caught) == 1
+    again = load_module()
+    assert (again.double(4), again.triple(4)) == (8, 12)
 
 
 def test_every_module_with_compiled_loops_is_known():

@@ -1,13 +1,17 @@
+import copy
 import os
 import random
+import signal
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
-from smdl.reading import Reader, Request, check_dataset
-from tests.toys import ManyAtOnce, Shifted, Tuples, same
+from smdl.reading import Reader, Request, check_dataset, worker_was_killed
+from tests.toys import ManyAtOnce, Net, Shifted, Tuples, epoch_of, make, numbers_of, same
 
 
 class Noise(Dataset):
@@ -128,3 +132,78 @@ def test_a_dataset_has_at_least_one_sample():
     assert check_dataset([1, 2, 3]) == 3
     with pytest.raises(ValueError, match="scoring_dataset must have at least one sample, got an empty one"):
         check_dataset(TensorDataset(torch.zeros(0)), "scoring_dataset")
+
+
+class Fragile(Tuples):
+    """Kills the worker that reads row 0, once."""
+
+    def __init__(self, n: int, marker: Path) -> None:
+        super().__init__(n)
+        self.marker = marker
+
+    def __getitem__(self, row: int):
+        if row == 0 and get_worker_info() is not None and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(row)
+
+
+def test_a_killed_worker_is_replaced_for_the_next_plan(tmp_path):
+    data = Fragile(30, tmp_path / "killed")
+    reader = Reader(data, None, None, 2)
+    requests = [Request(0, [row]) for row in range(9)]
+    with pytest.raises(RuntimeError, match="DataLoader worker") as killed:
+        list(reader.read(requests))
+    assert worker_was_killed(killed.value)
+    for _ in range(2):
+        rows = [batch[0] for batch, _ in reader.read(requests)]
+        assert torch.equal(torch.cat(rows), data.x[:9])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("case", ["recommended", "recommended_full", "paper", "loss", "uniform"])
+def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers):
+    marker = tmp_path / "killed"
+    loader = make(case, Fragile(30, marker), Net(), num_workers=workers)
+    start = copy.deepcopy(loader.state_dict())
+    if workers:
+        with pytest.raises(RuntimeError, match=r"worker process .* was killed.*fewer workers.*starts new workers"):
+            epoch_of(loader)
+        loader.load_state_dict(start)
+    twin = make(case, Tuples(30), Net())
+    for _ in range(2):
+        assert epoch_of(loader) == epoch_of(twin)
+    assert marker.exists() == bool(workers)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("case", ["recommended", "recommended_full", "uniform_full", "loss"])
+@pytest.mark.parametrize("act", ["iterate", "set_epoch", "load_state_dict", "warm_up", "raise"])
+def test_an_iteration_never_continues_with_the_batches_of_another(case, workers, act):
+    loader, twin = (make(case, Tuples(30), Net(), num_workers=count) for count in (workers, 0))
+    older = iter(loader)
+    for _ in range(2):
+        next(older)
+        loader.observe(torch.ones(4))
+    state = loader.state_dict()
+    if act == "iterate":
+        next(iter(loader))
+    elif act == "set_epoch":
+        loader.set_epoch(3)
+    elif act == "load_state_dict":
+        loader.load_state_dict(state)
+    elif act == "warm_up":
+        loader.warm_up()
+    if act != "raise" and not (act == "warm_up" and case in ("uniform_full", "loss")):  # these have nothing to warm up
+        with pytest.raises(RuntimeError, match=r"another iteration of this loader was started.*only the latest"):
+            next(older)
+        with pytest.raises(StopIteration):
+            next(older)
+    with suppress(ZeroDivisionError):
+        for _ in loader:
+            loader.observe(torch.ones(len(numbers_of(loader))))
+            raise ZeroDivisionError
+    loader.load_state_dict(state)
+    twin.load_state_dict(state)
+    assert epoch_of(loader) == epoch_of(twin), "the rest of the epoch of the state"
+    assert len(epoch_of(loader)) == 8

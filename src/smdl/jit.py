@@ -1,6 +1,7 @@
 """Compile loops with numba. Compiled loops release the GIL and are cached on disk."""
 
 import hashlib
+import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,6 +46,24 @@ def _cached(function: F, options: Any) -> F:
     return dispatcher
 
 
+class _CacheFile(IndexDataCacheFile):
+    """Numba's files, with a checksum over the code and what it was compiled for: damaged code is never run."""
+
+    def save(self, key: Any, data: Any) -> None:
+        content = self._dump((key, data))
+        super().save(key, (hashlib.sha256(content).digest(), content))
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)
+        if found is None:
+            return None
+        digest, content = found
+        if digest != hashlib.sha256(content).digest():
+            raise ValueError("the compiled code is damaged")
+        kept, data = pickle.loads(content)
+        return data if kept == key else None
+
+
 class _Cache(FunctionCache):
     """Numba's cache, with the hash of all kernel sources in its file names: numba itself compares a cached loop only
     with the file of that loop, and not with those of the loops it calls. A file that cannot be read is ignored."""
@@ -52,7 +71,7 @@ class _Cache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         name, stamp = f"{self._impl.filename_base}-{_version()}", self._impl.locator.get_source_stamp()
-        self._cache_file = IndexDataCacheFile(self._cache_path, name, stamp)
+        self._cache_file = _CacheFile(self._cache_path, name, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -21,7 +21,7 @@ from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.pool import host
 from smdl.randomness import stream
-from smdl.reading import Reader, Request, check_dataset
+from smdl.reading import Reader, Request, check_dataset, worker_errors
 from smdl.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring import Features, Forward, Scorer, Targets
 from smdl.selection import Selection
@@ -87,6 +87,7 @@ class _Loader:
             self.strategy.load_state_dict(before[1])
             raise
         self._epoch, self._step, self._resumed = epoch, step, True
+        self._iterations += 1  # an iteration that was under way cannot be continued
 
     def _signature(self) -> dict[str, Any]:
         return {"seed": self.seed, "strategy": self.strategy.describe(), "candidates": self.candidates.describe()}
@@ -105,7 +106,10 @@ class _Loader:
 
     def _check_latest(self, iteration: int) -> None:
         if iteration != self._iterations:
-            raise RuntimeError("another iteration of this loader was started: only the latest one can be continued")
+            raise RuntimeError(
+                "another iteration of this loader was started, or its epoch or state was set:"
+                " only the latest iteration can be continued"
+            )
 
     def _basics(self) -> tuple[int, int, int, Strategy, Scorer, dict[str, float]]:
         return self._epoch, self._step, self._key, self.strategy, self._scorer, self.seconds
@@ -192,6 +196,7 @@ class DataLoader(_Loader):
         if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
             self._begin(epoch)
             self._resumed = False
+            self._iterations += 1  # an iteration that was under way cannot be continued
 
     def __iter__(self) -> Iterator[Any]:
         return self._iterate()
@@ -202,7 +207,7 @@ class DataLoader(_Loader):
             return
         seconds, samples = dict(self.seconds), self._scorer.samples
         rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), worker_errors():
             _, batch = next(iter(self._reader.read([Request(0, rows.tolist(), train=False, score=True)])))
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
@@ -259,7 +264,7 @@ class DataLoader(_Loader):
     def _iterate(self) -> Iterator[Any]:
         iteration, steps = self._start_iteration(), len(self)
         losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
-        with loss_hook(self.model, losses):
+        with loss_hook(self.model, losses), worker_errors():
             for selection, batch in self.candidates.batches(self._new_epoch()):
                 self.selection = selection
                 self._step += 1
@@ -270,7 +275,8 @@ class DataLoader(_Loader):
                 if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
                     self._begin(self._epoch + 1)
                 yield batch
-                self._check_latest(iteration)
+                if not ended:
+                    self._check_latest(iteration)
                 if losses is not None and not self._observed:
                     self._warn_unobserved()
                 if ended:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,11 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from smdl.errors import choice
+
+WORKER_KILLED = (
+    "a worker process of the loader was killed, perhaps because memory ran out:"
+    " use fewer workers (num_workers) or smaller batches"
+)
 
 
 class Request(NamedTuple):
@@ -23,7 +29,8 @@ class Request(NamedTuple):
 
 class Reader:
     """A torch DataLoader whose batches are requests. Its workers live as long as the reader, so a plan of a few
-    requests starts no processes, and workers read only what was requested."""
+    requests starts no processes, and workers read only what was requested. If a worker is killed, the next plan starts
+    new ones."""
 
     def __init__(
         self,
@@ -33,23 +40,52 @@ class Reader:
         num_workers: int,
         **options: Any,
     ) -> None:
-        self._plan = _Plan()
+        self._plan, self._plans = _Plan(), 0
         if num_workers:
             options.setdefault("persistent_workers", True)
+        items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
+        self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}
+        self._loader = self._new_loader()
+
+    def _new_loader(self) -> TorchLoader:
         generator = torch.Generator().manual_seed(0)  # without it, each iteration would draw from the global generator
-        self._loader = TorchLoader(
-            _Items(dataset, scoring_dataset, collate_fn or default_collate),
-            batch_sampler=self._plan,  # type: ignore[arg-type]
-            collate_fn=_identity,
-            num_workers=num_workers,
-            generator=generator,
-            **options,
-        )
+        return TorchLoader(batch_sampler=self._plan, generator=generator, **self._options)  # type: ignore[arg-type]
 
     def read(self, requests: Iterable[Request]) -> Iterator[tuple[Any, Any]]:
-        """Yield (batch, scoring batch) of each request; None for a part that was not requested."""
+        """Yield (batch, scoring batch) of each request; None for a part that was not requested. This ends the plan
+        before it."""
+        self._plans += 1
+        workers = getattr(self._loader._iterator, "_workers", ())
+        if not all(worker.is_alive() for worker in workers):
+            self._loader = self._new_loader()
         self._plan.requests = requests
-        return iter(self._loader)
+        return self._answers(iter(self._loader), self._plans)
+
+    def _answers(self, batches: Iterator[tuple[Any, Any]], plan: int) -> Iterator[tuple[Any, Any]]:
+        while True:
+            if plan != self._plans:  # workers answer one plan at a time
+                raise RuntimeError("another iteration of this loader was started: only the latest one can be continued")
+            answer = next(batches, None)
+            if answer is None:
+                return
+            yield answer
+
+
+@contextmanager
+def worker_errors() -> Iterator[None]:
+    """Replace torch's error about a killed worker by one that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not worker_was_killed(error):
+            raise
+        raise RuntimeError(f"{WORKER_KILLED}. The next iteration starts new workers") from error
+
+
+def worker_was_killed(error: RuntimeError) -> bool:
+    """Whether an error says that a worker process was killed: ours, or torch's, which may be raised at any line of the
+    main process."""
+    return str(error).startswith((WORKER_KILLED, "DataLoader worker (pid"))
 
 
 def check_dataset(dataset: Any, name: str = "dataset") -> int:

@@ -1,21 +1,49 @@
-"""Checkpoints hold tensors and plain values, and nothing in one is ever executed."""
+"""Checkpoints hold tensors and plain values. A damaged one is refused, and nothing in one is ever executed."""
 
+import hashlib
+import io
 import pickle
 
 import pytest
 import torch
 
 from smdl.training import checkpoint
+from smdl.training.checkpoint import CheckpointError
+from smdl.training.files import write_sealed
+from tests.faults import MUTATIONS, mutated
+
+STATE = {"step": 3, "model": {"weight": torch.arange(999.0)}, "window": [{"indices": torch.tensor([1])}], "text": "é"}
 
 
-def test_what_was_saved_is_loaded(tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    checkpoint.save(
-        path, {"step": 3, "model": {"weight": torch.arange(4.0)}, "window": [{"indices": torch.tensor([1])}]}
-    )
+@pytest.fixture
+def path(tmp_path):
+    checkpoint.save(tmp_path / "checkpoint.pt", STATE)
+    return tmp_path / "checkpoint.pt"
+
+
+def test_what_was_saved_is_loaded(path):
     state = checkpoint.load(path)
-    assert state["step"] == 3
-    assert state["model"]["weight"].tolist() == [0, 1, 2, 3]
+    assert str(state) == str(STATE)
+    assert torch.equal(state["model"]["weight"], STATE["model"]["weight"])
+
+
+def test_no_mutation_is_loaded(path):
+    content = path.read_bytes()
+    for number in range(MUTATIONS):
+        path.write_bytes(mutated(content, number))
+        with pytest.raises(CheckpointError, match=r"checkpoint\.pt is damaged") as refused:
+            checkpoint.load(path)
+        assert "\n" not in str(refused.value)
+    path.write_bytes(content)
+    checkpoint.load(path)
+
+
+def test_every_flipped_bit_of_the_first_line_is_refused(path):
+    content = path.read_bytes()
+    for bit in range(8 * (content.index(b"\n") + 1)):
+        path.write_bytes(bytes(byte ^ (1 << bit % 8 if at == bit // 8 else 0) for at, byte in enumerate(content)))
+        with pytest.raises(CheckpointError, match="is damaged"):
+            checkpoint.load(path)
 
 
 class Bomb:
@@ -29,36 +57,43 @@ class Bomb:
 
 
 @pytest.mark.parametrize("form", ["torch", "pickle 2", "pickle 5"])
-def test_a_foreign_pickle_is_refused_and_not_executed(tmp_path, form):
-    path, trace = tmp_path / "checkpoint.pt", tmp_path / "executed"
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_foreign_pickle_is_refused_and_not_executed(tmp_path, form, sealed):
+    path, trace, file = tmp_path / "checkpoint.pt", tmp_path / "executed", io.BytesIO()
     if form == "torch":
-        torch.save({"format": "smdl checkpoint 2", "step": Bomb(trace)}, path)
+        torch.save({"step": Bomb(trace)}, file)
     else:
-        path.write_bytes(pickle.dumps(Bomb(trace), protocol=int(form[-1])))
-    with pytest.raises(checkpoint.CheckpointError):
+        file.write(pickle.dumps(Bomb(trace), protocol=int(form[-1])))
+    if sealed:  # a checksum proves that nothing changed, and not who wrote it
+        write_sealed(path, file.getvalue(), checkpoint._KIND)
+    else:
+        path.write_bytes(file.getvalue())
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt") as refused:
         checkpoint.load(path)
+    assert "weights_only" not in str(refused.value)
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda _: b"", lambda _: b"not a checkpoint at all"])
-def test_a_damaged_file_is_named(tmp_path, damage):
-    path = tmp_path / "checkpoint.pt"
-    checkpoint.save(path, {"step": 3})
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoint\.pt"):
-        checkpoint.load(path)
-
-
-def test_somebody_elses_tensors_are_not_a_checkpoint(tmp_path):
-    path = tmp_path / "weights.pt"
+def test_a_file_of_another_kind_or_version_is_named(path):
+    older = f"smdl checkpoint 3 sha256 {hashlib.sha256(b'old').hexdigest()}\n".encode() + b"old"
+    for content in (b"", b"not a checkpoint at all", older, older.replace(b"old", b"new")):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"checkpoint\.pt is damaged, or is not a file of the kind 'smdl ch"):
+            checkpoint.load(path)
     torch.save({"weight": torch.ones(2)}, path)
-    with pytest.raises(checkpoint.CheckpointError, match="not a checkpoint of this version of smdl"):
+    with pytest.raises(CheckpointError, match="is damaged, or is not a file of the kind"):
         checkpoint.load(path)
-    with pytest.raises(checkpoint.CheckpointError, match="no checkpoint at"):
+
+
+def test_what_cannot_be_read_is_named(tmp_path, monkeypatch, path):
+    with pytest.raises(CheckpointError, match=r"nothing\.pt cannot be read: No such file"):
         checkpoint.load(tmp_path / "nothing.pt")
+    with pytest.raises(CheckpointError, match="cannot be read: Is a directory"):
+        checkpoint.load(tmp_path)
 
+    def denied(_):
+        raise PermissionError(13, "Permission denied")
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_in_words(tmp_path):
-    torch.save({"format": "smdl checkpoint 1", "step": 3}, tmp_path / "checkpoint.pt")
-    with pytest.raises(checkpoint.CheckpointError, match="of this version of smdl: delete its folder"):
-        checkpoint.load(tmp_path / "checkpoint.pt")
+    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt cannot be read: Permission denied"):
+        checkpoint.load(path)

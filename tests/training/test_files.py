@@ -41,26 +41,42 @@ def test_the_error_of_a_full_disk_is_in_words(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["checkpoint.pt"]
 
 
+def test_a_sealed_file_is_read_if_it_is_unchanged_and_of_its_kind(tmp_path):
+    path = tmp_path / "features"
+    for payload in (b"", b"features 2 sha256", bytes(range(256)) * 9):
+        files.write_sealed(path, payload, "features 2")
+        assert files.read_sealed(path, "features 2") == payload
+        with pytest.raises(files.DamagedFileError, match="does not have the checksum"):
+            files.read_sealed(path, "features")
+        with pytest.raises(files.DamagedFileError, match="is not a file of the kind 'features 3'"):
+            files.read_sealed(path, "features 3")
+
+
+def claim(path):
+    with files.claimed(path) as folder:
+        (folder / "config.yaml").touch()
+    return folder.name
+
+
 def test_an_existing_folder_is_never_used(tmp_path):
-    first = files.new_folder(tmp_path / "runs" / "digits")
-    second = files.new_folder(tmp_path / "runs" / "digits")
-    third = files.new_folder(tmp_path / "runs" / "digits")
-    assert [folder.name for folder in (first, second, third)] == ["digits", "digits-2", "digits-3"]
+    names = [claim(tmp_path / "runs" / "digits") for _ in range(3)]
+    assert names == ["digits", "digits-2", "digits-3"]
 
 
 def test_an_existing_file_is_never_replaced_by_a_folder(tmp_path):
     (tmp_path / "digits").write_text("mine")
-    assert files.new_folder(tmp_path / "digits").name == "digits-2"
+    assert claim(tmp_path / "digits") == "digits-2"
     assert (tmp_path / "digits").read_text() == "mine"
 
 
-def test_a_line_cut_off_by_a_kill_is_not_a_record(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    files.append_line(path, {"epoch": 0})
-    files.append_line(path, {"epoch": 1})
-    path.write_text(path.read_text()[:-5])
-    assert files.read_lines(path) == [{"epoch": 0}]
-    assert files.read_lines(tmp_path / "nothing.jsonl") == []
+def test_a_folder_that_a_killed_process_left_empty_is_used_unless_another_process_has_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    (tmp_path / "run" / ".config.yaml.1.2.part").touch()
+    with files.claimed(tmp_path / "run") as first, files.claimed(tmp_path / "run") as second:
+        assert (first.name, second.name) == ("run", "run-2")
+    assert claim(tmp_path / "run") == "run"
+    assert claim(tmp_path / "run") == "run-2"
 
 
 def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,18 @@ from smdl.training.config import (
     TrainConfig,
 )
 from smdl.training.progress import Silent
+from tests.faults import (
+    EXITS_OF_RUNS,
+    MUTATIONS,
+    RUN_OPERATIONS,
+    WRONG_VALUES,
+    Killed,
+    failing_disk,
+    full,
+    killed_at,
+    mutated,
+)
+from tests.report.made import read_lines
 
 SMALL = TrainConfig(
     data=DataConfig(train_size=130, test_size=60),
@@ -67,7 +80,7 @@ def same(first, second):
 
 def metrics(folder):
     """Without the seconds, which no two runs share."""
-    records = files.read_lines(folder / "metrics.jsonl")
+    records = read_lines(folder / "metrics.jsonl")
     return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
 
 
@@ -166,22 +179,86 @@ def test_a_run_killed_mid_epoch_resumes_to_identical_weights(method, tmp_path):
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "killed")
 
 
-def test_a_full_disk_loses_nothing_and_the_run_goes_on_later(tmp_path, monkeypatch):
-    loop.train(SMALL, tmp_path / "whole")
-    saved, left = loop.checkpoint.save, [2]
+TWO_EPOCHS = replace(SMALL, method="paper", epochs=2)
 
-    def full(path, state):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(28, "No space left on device")
-        saved(path, state)
 
-    monkeypatch.setattr(loop.checkpoint, "save", full)
-    with pytest.raises(OSError, match="No space"):
-        loop.train(SMALL, tmp_path / "parts")
-    monkeypatch.setattr(loop.checkpoint, "save", saved)
-    loop.resume(tmp_path / "parts")
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+def check_equal(one, other):
+    assert same(weights(one), weights(other))
+    assert metrics(one) == metrics(other)
+    assert np.array_equal(np.load(one / "counts.npy"), np.load(other / "counts.npy"))
+    assert sorted(os.listdir(one)) == sorted(os.listdir(other)), "nothing is missing, and no part is left"
+
+
+def finish(config, folder):
+    """What a user would do after a kill: resume, or start the same command again where there is nothing to resume."""
+    if (folder / "config.yaml").exists():
+        return loop.resume(folder)
+    if folder.exists():
+        with pytest.raises(ValueError, match=f"it has no config.yaml. To start a run there, use --out {folder}"):
+            loop.resume(folder)
+    summary = loop.train(config, folder)
+    assert summary["folder"] == str(folder)
+    return summary
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_file_operation_ends_with_the_same_result(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "0" / "cache"))
+    (tmp_path / "0").mkdir()
+    with killed_at(tmp_path / "0", None) as disk:
+        loop.train(TWO_EPOCHS, tmp_path / "0" / "run")
+    assert len(disk.done) == RUN_OPERATIONS
+    for at in range(RUN_OPERATIONS):
+        top = tmp_path / str(at + 1)
+        top.mkdir()
+        monkeypatch.setenv("SMDL_CACHE", str(top / "cache"))
+        with pytest.raises(Killed), killed_at(top, at):
+            loop.train(TWO_EPOCHS, top / "run")
+        finish(TWO_EPOCHS, top / "run")
+        check_equal(top / "run", tmp_path / "0" / "run")
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_any_file_operation_loses_nothing(tmp_path):
+    config = replace(TWO_EPOCHS, method="uniform")
+    with failing_disk(tmp_path / "0", None, full) as disk:
+        loop.train(config, tmp_path / "0")
+    for at, operation in enumerate(disk.done):
+        folder = tmp_path / str(at + 1)
+        with pytest.raises(files.DiskError) as raised, failing_disk(folder, at, full):
+            loop.train(config, folder)
+        name = re.sub(r"^\.(.*)\.\d+\.\d+\.part$", r"\1", operation.rpartition("/")[2])
+        path = folder / name if "/" in operation and name != ".lock" else folder
+        assert str(raised.value) == f"{path} cannot be written: the disk is full. What was written before is intact"
+        finish(config, folder)
+        check_equal(folder, tmp_path / "0")
+
+
+EXIT = """
+import os, sys
+from pathlib import Path
+from tests import faults
+from tests.training.test_loop import TWO_EPOCHS
+from smdl.training import loop
+with faults.failing_disk(Path(sys.argv[1]), int(sys.argv[2]), lambda _: os._exit(9)):
+    loop.train(TWO_EPOCHS, Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_exits_at_a_file_operation_leaves_a_run_that_can_be_resumed(tmp_path):
+    with killed_at(tmp_path / "whole", None) as disk:
+        loop.train(TWO_EPOCHS, tmp_path / "whole")
+    before = ("open /.config.yaml", "os.rename /.checkpoint.pt", "os.rename /.summary.json")
+    places = [next(at for at, done in enumerate(disk.done) if done.startswith(name)) for name in before]
+    assert len(places) == EXITS_OF_RUNS
+    for at in places:
+        folder = tmp_path / str(at)
+        command = [sys.executable, "-c", EXIT, str(folder), str(at)]
+        assert subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120).returncode == 9
+        assert list(folder.glob(".*.part")) or at == places[0]
+        finish(TWO_EPOCHS, folder)
+        check_equal(folder, tmp_path / "whole")
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path):
@@ -193,15 +270,21 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
 
 
 def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resumed(tmp_path):
-    with pytest.raises(ValueError, match="is not the folder of a run"):
+    with pytest.raises(ValueError, match=f"is not the folder of a run.*use --out {tmp_path}"):
         loop.resume(tmp_path)
     loop.train(SMALL, tmp_path / "run")
     with pytest.raises(ValueError, match="finished"):
         loop.resume(tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"?")
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged|not loaded"):
+    with pytest.raises(
+        ValueError, match=r"run/checkpoint\.pt is damaged.*\. Delete .*run/checkpoint\.pt to train the run again"
+    ):
         loop.resume(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "checkpoint.pt").unlink()
+    loop.resume(tmp_path / "run")
+    assert same(weights(tmp_path / "run"), before)
 
 
 @pytest.mark.parametrize("method", ["uniform", "recommended"])
@@ -268,8 +351,9 @@ def test_what_cannot_work_fails_before_a_folder_is_made(changes, said, tmp_path)
 
 
 OWN = """
-import random, numpy as np, torch
-from torch.utils.data import TensorDataset
+import os, random, signal, numpy as np, torch
+from pathlib import Path
+from torch.utils.data import TensorDataset, get_worker_info
 from smdl.strategies.strategy import Strategy, drawn
 
 def data():
@@ -285,6 +369,17 @@ class Noisy(TensorDataset):
 def noisy_data():
     train, test = data()
     return Noisy(*train.tensors), test
+
+class Fragile(TensorDataset):
+    def __getitem__(self, index):
+        if index == 13 and get_worker_info() and not Path("killed").exists():
+            Path("killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+def fragile_data():
+    train, test = data()
+    return Fragile(*train.tensors), test
 
 def data_out_of_range():
     points = torch.zeros(40, 5)
@@ -348,14 +443,126 @@ def test_the_threads_of_a_run_are_in_its_summary_and_those_of_the_caller_are_kep
     assert torch.get_num_threads() == before
 
 
-def test_metrics_that_do_not_fit_the_checkpoint_are_not_gone_on_with(tmp_path):
+@pytest.mark.parametrize("damage", [b"", b'{"epoch": 0}\n', b"\xff\xfe", None])
+def test_damaged_metrics_are_written_again_from_the_checkpoint(tmp_path, damage):
+    loop.train(SMALL, tmp_path / "whole")
     with pytest.raises(loop.Interrupted):
         loop.train(SMALL, tmp_path / "run", Stop(9))
     (tmp_path / "run" / ".checkpoint.pt.1.2.part").write_bytes(b"half")
-    (tmp_path / "run" / "metrics.jsonl").write_text('{"epoch": 0}\n')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
-        loop.resume(tmp_path / "run")
-    assert not list((tmp_path / "run").glob(".*.part"))
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-9] if damage is None else damage)
+    loop.resume(tmp_path / "run")
+    check_equal(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_mutated_checkpoint_is_never_resumed(tmp_path):
+    """The mutations of one real checkpoint, through the function that a run calls."""
+    with pytest.raises(loop.Interrupted):
+        loop.train(SMALL, tmp_path / "run", Stop(9))
+    path, run = tmp_path / "run" / "checkpoint.pt", loop.Run(SMALL)
+    content, before = path.read_bytes(), str(run._state())
+    for number in range(MUTATIONS):
+        path.write_bytes(mutated(content, number))
+        with pytest.raises(loop.checkpoint.CheckpointError):
+            run.train(tmp_path / "run")
+    assert str(run._state()) == before
+
+
+#: Values of the state of a run: top level, and where a check of its own is needed.
+VALUES = [
+    *("epoch", "step", "counts", "model", "model.1.weight"),
+    *("optimizer", "optimizer.state", "optimizer.state.0", "optimizer.state.0.momentum_buffer"),
+    *("optimizer.param_groups", "optimizer.param_groups.0", "optimizer.param_groups.0.momentum"),
+    *("loader", "loader.run", "loader.run.seed", "loader.epoch", "loader.step"),
+    *("meters", "meters.batches", "meters.samples", "meters.loss", "meters.seconds", "meters.seconds.data"),
+    *("records", "records.0", "records.0.epoch", "records.0.steps", "records.0.samples"),
+    *("generators", "generators.torch", "generators.numpy", "generators.python"),
+]
+
+
+def place_of(state, path):
+    """The dict or list that holds a value, and the value's key in it."""
+    for name in path.split(".") if "model" not in path else path.split(".", 1):
+        holder, key = state, int(name) if name.isdigit() else name
+        state = state[key]
+    return holder, key
+
+
+@pytest.mark.parametrize("method", ["recommended", "paper"])
+def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path, method):
+    config = replace(SMALL, method=method)
+    with pytest.raises(loop.Interrupted):
+        loop.train(config, tmp_path / "run", Stop(9))
+    path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.Run(config), 0
+    run.checkpoint, before = path, str(run._state())
+    wrong = [None, "text", [], {}, -1, 10**9, torch.zeros(3, 7), torch.full((130,), 999)]
+    for value in VALUES:
+        for instead in (*wrong, "gone"):
+            state = loop.checkpoint.load(path)
+            holder, key = place_of(state, value)
+            if str(holder[key]) == str(instead) or (isinstance(instead, int) and isinstance(holder[key], float)):
+                continue
+            if instead == "gone":
+                del holder[key]
+            else:
+                holder[key] = instead
+            if value.startswith("optimizer.state") and instead in ({}, "gone", None):
+                continue  # an optimizer without momentum has none of these
+            with pytest.raises(loop.checkpoint.CheckpointError, match=r"checkpoint\.pt does not fit this run"):
+                run._restore(state)
+            tried += 1
+    assert tried == WRONG_VALUES
+    assert str(run._state()) == before
+
+
+def test_a_checkpoint_of_another_config_is_refused_in_one_line(tmp_path):
+    with pytest.raises(loop.Interrupted):
+        loop.train(SMALL, tmp_path / "run", Stop(9))
+    for changes, said in (
+        ({"model": ModelConfig("mlp", width=0.5)}, r"model\..*weight must be torch.float32 of shape"),
+        ({"epochs": 1}, "the number of batches after the last epoch must be 0, got 2"),
+        ({"seed": 1}, "seed 0, this one has 1"),
+        ({"optimizer": OptimizerConfig("adam")}, "optimizer.* was not made by"),
+    ):
+        (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(loop.to_dict(replace(SMALL, **changes))))
+        with pytest.raises(ValueError, match=f"does not fit this run: .*{said}.*Delete .* to train the run") as refused:
+            loop.resume(tmp_path / "run")
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("fault", ["read-only", "full", "file"])
+def test_a_cache_that_cannot_be_written_is_one_warning(tmp_path, monkeypatch, fault):
+    loop.train(RUNS["paper"], tmp_path / "cached")
+    cache = tmp_path / "elsewhere"
+    monkeypatch.setenv("SMDL_CACHE", str(cache))
+    if fault == "file":
+        cache.write_text("a file where the cache should be")
+
+    def denied(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    fail = full if fault == "full" else denied
+    with pytest.warns(UserWarning, match="not cached") as caught, failing_disk(cache, 0, fail):
+        loop.train(RUNS["paper"], tmp_path / "run")
+    assert ["Set SMDL_CACHE to" in str(each.message) for each in caught] == [True]
+    assert same(weights(tmp_path / "cached"), weights(tmp_path / "run"))
+
+
+def test_mutated_features_of_the_reference_model_are_never_used(tmp_path):
+    loop.train(RUNS["paper"], tmp_path / "a")
+    [path] = (tmp_path / "cache" / "reference").iterdir()
+    content = path.read_bytes()
+    for number in range(MUTATIONS):
+        path.write_bytes(mutated(content, number))
+        with pytest.raises(files.DamagedFileError):
+            files.read_sealed(path, build._CACHED)
+
+
+def test_a_killed_worker_of_the_loader_is_one_line_and_the_run_resumes(own, tmp_path):
+    config = replace(own, data=DataConfig("own_parts:fragile_data"), method="uniform", epochs=2, num_workers=2)
+    with pytest.raises(loop.KilledError, match=r"worker process .* was killed.*Resume with smdl train --resume"):
+        loop.train(config, tmp_path / "run")
+    assert loop.resume(tmp_path / "run")["epochs"] == 2
 
 
 def test_a_dataset_that_draws_from_numpy_and_random_resumes_exactly(own, tmp_path):

@@ -15,7 +15,7 @@ from smdl.experiments.runs import MEASURES, read_run
 from smdl.experiments.statistics import difference
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
-from smdl.training.files import locked, new_folder, read_json, write_json
+from smdl.training.files import disk_errors, locked, read_json, unused, write_json
 from smdl.training.progress import Display, Silent
 
 #: `--seeds auto` stops when every half-width is at most this many points, or at this many seeds.
@@ -146,10 +146,11 @@ def open_folder(out: Path, plan: Plan) -> Path:
     number = 1
     while True:
         candidate = out if number == 1 else out.with_name(f"{out.name}-{number}")
-        if not candidate.exists():
-            made = new_folder(candidate)
-            write_plan(made, plan)
-            return made
+        if unused(candidate):
+            with disk_errors(candidate):
+                candidate.mkdir(parents=True, exist_ok=True)
+            write_plan(candidate, plan)
+            return candidate
         if _holds(candidate, plan):
             return candidate
         number += 1

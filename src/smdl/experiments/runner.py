@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -17,15 +19,13 @@ from typing import Any
 from smdl.experiments.runs import read_summary
 from smdl.training.checkpoint import CheckpointError
 from smdl.training.config import TrainConfig, from_dict, to_dict
-from smdl.training.files import locked, read_json, write_json
-from smdl.training.loop import DivergedError, Interrupted, Run
+from smdl.training.files import disk_errors, locked, read_json, write_json
+from smdl.training.loop import DivergedError, Interrupted, KilledError, Run
 from smdl.training.progress import Display
 
+#: Seconds that a worker has to write a checkpoint after the main process was killed.
+GRACE = 5.0
 AGAIN = "the same command again: finished runs are kept, the others are resumed"
-
-
-class KilledError(OSError):
-    """A worker process was killed."""
 
 
 def run_name(config: TrainConfig) -> str:
@@ -123,9 +123,10 @@ def _trained(config: TrainConfig, folder: Path) -> Run:
     run = Run(config)
     try:
         run.begin(folder)
-    except CheckpointError:
-        for name in ("checkpoint.pt", "metrics.jsonl"):
-            (folder / name).unlink(missing_ok=True)
+    except CheckpointError as error:
+        warnings.warn(f"{error}. The run is trained again from its start", stacklevel=2)
+        with disk_errors(folder / "checkpoint.pt"):
+            (folder / "checkpoint.pt").unlink()
         run = Run(config)
         run.begin(folder)
     return run
@@ -156,11 +157,14 @@ def _worker_init() -> None:
 
 
 def _stop_with_parent() -> None:
-    """Stop this worker, with a checkpoint, when the main process is killed."""
+    """End this worker when the main process is killed. A run gets the time to write a checkpoint; a worker that waits
+    for its next run, or hangs, does not outlive that time."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(128 + signal.SIGTERM)
 
 
 def _stop_workers(number: int, frame: Any) -> None:  # noqa: ARG001

@@ -21,13 +21,15 @@ from smdl.methods import Method, as_method, make_source
 from smdl.reading import Reader
 from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
+from smdl.training.checkpoint import check_form
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
-from smdl.training.files import cache_folder, replacing
+from smdl.training.files import DamagedFileError, cache_folder, read_sealed, write_sealed
 from smdl.training.models import make_model
 
 Progress = Callable[[int, int], None]
+_CACHED = "smdl reference features 1"  # a new number whenever the content changes
 
 
 def make_method(config: TrainConfig) -> Method:
@@ -78,6 +80,16 @@ def make_optimizer(config: OptimizerConfig, parameters: Any) -> Optimizer:
     return kind(parameters, config.lr, weight_decay=config.weight_decay)
 
 
+def check_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Raise unless the state is that of an optimizer of the same kind and of weights of the same shapes."""
+    check_form("optimizer", state, optimizer.state_dict())
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for number, values in state["state"].items():
+        for name, value in values.items():
+            if value is not None and value.ndim:  # a number, such as the step of Adam, has no dimension
+                check_form(f"{name} of weight {number}", value, weights[number].detach())
+
+
 def make_loss(config: TrainConfig) -> nn.Module:
     """Return a loss of torch.nn by its name."""
     losses = {name: kind for name, kind in vars(nn).items() if name.endswith("Loss") and isinstance(kind, type)}
@@ -103,7 +115,7 @@ def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
 
 def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
     """Return the reference model's features of the training set, cached on disk by everything they depend on."""
-    from safetensors.torch import load_file, save
+    from safetensors.torch import load, save
 
     scored, n = without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
     depends = {
@@ -118,12 +130,13 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         "torch": torch.__version__,
     }
     key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:20]
-    path = cache_folder() / "reference" / f"{key}.safetensors"
-    if path.exists():
-        try:
-            return load_file(path)["features"]
-        except Exception as error:
-            warnings.warn(f"{path} is damaged and is computed again: {error}", stacklevel=2)
+    path = cache_folder() / "reference" / f"{key}.features"
+    try:
+        return load(read_sealed(path, _CACHED))["features"]
+    except OSError:  # not computed yet, or the cache cannot be read
+        pass
+    except DamagedFileError as error:
+        warnings.warn(f"{error}. The features are computed again", stacklevel=2)
     # Initialise it differently from the run's own network, so that the two are not related.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)
     features = reference_features(
@@ -136,9 +149,15 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         optimizer=partial(make_optimizer, config.optimizer),
         progress=progress,
     ).cpu()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(save({"features": features.contiguous()}, {key: json.dumps(depends)}))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_sealed(path, save({"features": features.contiguous()}, {key: json.dumps(depends)}), _CACHED)
+    except OSError as error:
+        warnings.warn(
+            f"the features of the reference model are not cached, so every run computes them again: {error}."
+            " Set SMDL_CACHE to a folder that can be written to",
+            stacklevel=2,
+        )
     return features
 
 

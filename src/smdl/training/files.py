@@ -1,17 +1,26 @@
-"""Files: atomic writes, folders that are never overwritten, lines that survive a kill, locks."""
+"""Files: atomic writes, checksums, folders that are never overwritten, lines that survive a kill, locks."""
 
 import errno
+import hashlib
 import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
 
 class DiskError(OSError):
     """The disk is full or not writable. Files written before are intact."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class DamagedFileError(ValueError):
+    """A file whose content is not what was written, or that is a file of another kind."""
 
 
 class BusyError(ValueError):
@@ -32,6 +41,29 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+def write_sealed(path: Path, payload: bytes, kind: str) -> None:
+    """Write a line with the kind of the file and the sha256 of the payload, then the payload, atomically."""
+    with replacing(path) as file:
+        file.write(_seal(payload, kind))
+        file.write(payload)
+
+
+def read_sealed(path: Path, kind: str) -> bytes:
+    """Return the payload of a file that `write_sealed` wrote, if no bit of the file has changed."""
+    content = path.read_bytes()
+    if not content.startswith(f"{kind} ".encode()):
+        raise DamagedFileError(f"{path} is damaged, or is not a file of the kind {kind!r}")
+    size = len(_seal(b"", kind))
+    payload = content[size:]
+    if content[:size] != _seal(payload, kind):
+        raise DamagedFileError(f"{path} is damaged: its content does not have the checksum that it was written with")
+    return payload
+
+
+def _seal(payload: bytes, kind: str) -> bytes:
+    return f"{kind} sha256 {hashlib.sha256(payload).hexdigest()}\n".encode()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -62,28 +94,33 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(record) + "\n" for record in records).encode())
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a JSONL file, without a last line that a kill left incomplete."""
-    records = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
+def unused(folder: Path) -> bool:
+    """Whether there is no such folder, or only an empty one: a process was killed before it wrote its first file."""
+    try:
+        return all(entry.name == ".lock" or entry.name.endswith(".part") for entry in folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
 
 
-def new_folder(path: Path) -> Path:
-    """Make the folder `path`, or path-2, path-3, ... if it exists already."""
-    number = 1
-    with disk_errors(path):
-        while True:
-            candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
+@contextmanager
+def claimed(path: Path) -> Iterator[Path]:
+    """Make and lock the folder `path`, or path-2, path-3, ... if that one is used already."""
+    for number in count(1):
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        if not unused(folder):
+            continue
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
             try:
-                candidate.mkdir(parents=True)
-                return candidate
-            except FileExistsError:
-                number += 1
+                stack.enter_context(locked(folder))
+            except BusyError:  # another process has just claimed it
+                continue
+            if unused(folder):
+                yield folder
+                return
 
 
 @contextmanager
@@ -122,7 +159,12 @@ def disk_errors(path: Path) -> Iterator[None]:
             errno.EDQUOT: "the disk quota is used up",
             errno.EROFS: "the disk is read-only",
             errno.EACCES: "permission is denied",
+            errno.EPERM: "permission is denied",
             errno.ENOTDIR: "a part of the path is a file, not a folder",
+            errno.EISDIR: "there is a folder of that name",
+            errno.EEXIST: "there is a file of that name",
+            errno.EFBIG: "the file would be too large",
+            errno.EIO: "the disk reports an error",
         }
         if error.errno in reasons and not isinstance(error, DiskError):
             message = f"{path} cannot be written: {reasons[error.errno]}. What was written before is intact"

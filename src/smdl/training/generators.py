@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.errors import check_keys
+
 
 @contextmanager
 def seeded_generators(seed: int) -> Iterator[None]:
@@ -33,6 +35,18 @@ def generator_state(device: torch.device) -> dict[str, Any]:
         "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), int(place), int(spare), float(cached)],
         "python": [version, list(numbers), gauss],
     }
+
+
+def check_generators(state: dict[str, Any], device: torch.device) -> None:
+    """Raise unless the generators can be in this state. No generator changes."""
+    check_keys("generators", state, ("torch", "device", "numpy", "python"))
+    if (state["device"] is None) != (device.type == "cpu"):
+        raise ValueError(f"it was not written on a device of type {device.type}")
+    torch.Generator().set_state(state["torch"])
+    name, keys, *rest = state["numpy"]
+    np.random.RandomState().set_state((name, keys.numpy().astype(np.uint32), *rest))
+    version, numbers, gauss = state["python"]
+    random.Random().setstate((version, tuple(numbers), gauss))
 
 
 def restore_generators(state: dict[str, Any], device: torch.device) -> None:

@@ -15,16 +15,18 @@ import torch
 import yaml
 
 from smdl.batches import move
+from smdl.errors import check_keys
 from smdl.loader import DataLoader
+from smdl.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
 from smdl.training import checkpoint
-from smdl.training.build import make_loader, make_loss, make_optimizer
+from smdl.training.build import check_optimizer, make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
-from smdl.training.files import append_line, locked, new_folder, read_lines, replacing, write_json, write_lines
-from smdl.training.generators import generator_state, restore_generators, seeded_generators
+from smdl.training.files import append_line, claimed, locked, replacing, write_json, write_lines
+from smdl.training.generators import check_generators, generator_state, restore_generators, seeded_generators
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
 from smdl.training.progress import Display, Silent
@@ -34,6 +36,10 @@ from smdl.training.usage_snapshot import write_usage_snapshot
 
 class DivergedError(RuntimeError):
     """The loss is not a finite number any more."""
+
+
+class KilledError(OSError):
+    """A worker process was killed."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -48,17 +54,18 @@ class Interrupted(KeyboardInterrupt):
 
 
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
-    """Train a new run in `out`, or in the next free name (out-2, …) if that exists. Return its summary."""
+    """Train a new run in `out`, or in the next free name (out-2, …) if that is used. Return its summary."""
     run = Run(config, display)  # errors in the config show before a folder is made
-    folder = new_folder(out)
-    with locked(folder):
+    with claimed(out) as folder:
         return run.begin(folder)
 
 
 def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
     """Resume an interrupted run; the result is the same as without the interruption."""
     if not (folder / "config.yaml").exists():
-        raise ValueError(f"{folder} is not the folder of a run: it has no config.yaml")
+        raise ValueError(
+            f"{folder} is not the folder of a run: it has no config.yaml. To start a run there, use --out {folder}"
+        )
     if (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
     with locked(folder):
@@ -66,7 +73,12 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{folder / 'config.yaml'} is damaged: {' '.join(str(error).split())}") from error
-        return Run(from_dict(TrainConfig, values), display).train(folder)
+        run = Run(from_dict(TrainConfig, values), display)
+        try:
+            return run.train(folder)
+        except checkpoint.CheckpointError as error:
+            advice = f"Delete {folder / 'checkpoint.pt'} to train the run again from its start"
+            raise checkpoint.CheckpointError(f"{error}. {advice}") from error
 
 
 class Run:
@@ -101,7 +113,7 @@ class Run:
         if self.splits.validation is not None:
             self.sets["validation"] = self.splits.validation
         self.epoch = self.step = 0
-        self.meters = Meters()
+        self.meters, self.records = Meters(), list[dict[str, Any]]()
         self.counts = torch.zeros(len(self.splits.train), dtype=torch.int32)  # type: ignore[arg-type]
         self.stopped_by: int | None = None
 
@@ -120,23 +132,25 @@ class Run:
             if self.checkpoint.exists():
                 self._restore(checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
-            kept = _records(metrics, self.epoch)
-            write_lines(metrics, kept)  # without records after the checkpoint
-            for record in kept:
+            write_lines(metrics, self.records)  # without records after the checkpoint
+            for record in self.records:
                 self.display.epoch(record, self.epochs)
             try:
                 while self.epoch < self.epochs:
                     record = self._one_epoch()
-                    kept.append(record)
                     append_line(metrics, record)
                     self.display.epoch(record, self.epochs)
                     self._write_counts()
                     self._save()
             except NotFiniteError as error:
                 raise DivergedError(self._divergence_message(str(error).partition(":")[0])) from error
+            except RuntimeError as error:
+                if not worker_was_killed(error):
+                    raise
+                raise KilledError(f"{WORKER_KILLED}. Resume with smdl train --resume {folder}") from error
             finally:
                 self.display.close()
-            return self._finish(kept)
+            return self._finish()
 
     def _one_epoch(self) -> dict[str, Any]:
         for loss in self.steps():
@@ -159,6 +173,7 @@ class Run:
             "lr": self.optimizer.param_groups[0]["lr"],
             **self.meters.means(),
         }
+        self.records.append(record)
         self.epoch, self.meters = self.epoch + 1, Meters()
         return record
 
@@ -254,41 +269,76 @@ class Run:
             " A lower optimizer.lr or a schedule.warmup usually helps"
         )
 
+    def _state(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "loader": self.loader.state_dict(),
+            "meters": self.meters.state(),
+            "records": self.records,
+            "counts": self.counts,
+            "generators": generator_state(self.device),
+        }
+
     def _save(self) -> None:
         assert self.checkpoint is not None
-        checkpoint.save(
-            self.checkpoint,
-            {
-                "epoch": self.epoch,
-                "step": self.step,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "loader": self.loader.state_dict(),
-                "meters": self.meters.state(),
-                "counts": self.counts,
-                "generators": generator_state(self.device),
-            },
-        )
+        checkpoint.save(self.checkpoint, self._state())
 
     def _restore(self, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint. One that does not fit this run is refused, and changes nothing."""
+        try:
+            self._check_state(state)
+            self.loader.load_state_dict(state["loader"])  # checks its own part
+        except Exception as error:  # a value of a wrong type can fail in any way
+            raise checkpoint.CheckpointError(f"{self.checkpoint} does not fit this run: {error}") from error
         self.epoch, self.step = state["epoch"], state["step"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.loader.load_state_dict(state["loader"])
-        self.meters, self.counts = Meters(**state["meters"]), state["counts"]
+        self.meters, self.records, self.counts = Meters(**state["meters"]), state["records"], state["counts"]
         restore_generators(state["generators"], self.device)
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise unless a state has the form of this run's state and its numbers agree with each other."""
+        own = self._state()
+        check_keys("it", state, own)
+        for name in ("epoch", "step", "model", "meters", "counts", "records"):
+            checkpoint.check_form(name, state[name], own[name])
+        check_optimizer(self.optimizer, state["optimizer"])
+        check_generators(state["generators"], self.device)
+        meters, records, counts, loader = (state[name] for name in ("meters", "records", "counts", "loader"))
+        for record in records:
+            checkpoint.check_form("a record", record, {})
+        steps, samples = [record["steps"] for record in records], [record["samples"] for record in records]
+        over = state["epoch"] == self.epochs
+        facts = {
+            "epoch": (state["epoch"], [len(records)]),
+            "the last step": (state["step"], [(steps[-1] if steps else 0) + meters["batches"]]),
+            "the epochs of the records": ([record["epoch"] for record in records], [list(range(len(records)))]),
+            "the steps of the records": (steps, [sorted(steps)]),
+            "the sum of counts": (int(counts.sum()), [sum(samples) + meters["samples"]]),
+            "the number of epochs": (max(state["epoch"], self.epochs), [self.epochs]),
+            "the number of batches after the last epoch": (over * meters["batches"], [0]),
+        }
+        if not over:  # a run that is cut by `steps` ends in the middle of an epoch
+            place = [state["epoch"], meters["batches"]], [state["epoch"] + 1, 0]
+            facts["the place of the loader"] = [loader["epoch"], loader["step"]], place
+        for name, (found, expected) in facts.items():
+            if found not in expected:
+                raise ValueError(f"{name} must be {' or '.join(map(str, expected))}, got {found}")
 
     def _write_counts(self) -> None:
         with replacing(self.folder / "counts.npy") as file:
             np.save(file, self.counts.numpy(), allow_pickle=False)
 
-    def _finish(self, records: list[dict[str, Any]]) -> dict[str, Any]:
+    def _finish(self) -> dict[str, Any]:
         from safetensors.torch import save
 
         with replacing(self.folder / "model.safetensors") as file:
             file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
         write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
-        parts = records[-1]["seconds"]
+        records, parts = self.records, self.records[-1]["seconds"]
         summary = {
             "final": {name: value for name, value in records[-1].items() if "loss" in name or "error" in name},
             "mean_test_error": float(np.mean([record["test_error"] for record in records])),
@@ -335,13 +385,3 @@ def threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _records(path: Path, epochs: int) -> list[dict[str, Any]]:
-    """Return the records of the first `epochs` epochs, which the checkpoint says are done."""
-    kept = read_lines(path)[:epochs]
-    if len(kept) < epochs or any(record.get("epoch") != k or "seconds" not in record for k, record in enumerate(kept)):
-        raise checkpoint.CheckpointError(
-            f"{path} is damaged: its checkpoint was written after epoch {epochs}, and earlier records are missing"
-        )
-    return kept
