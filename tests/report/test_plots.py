@@ -178,9 +178,9 @@ def test_the_histogram_counts_every_sample_of_every_seed(usage, look):
 
 
 def test_map_shows_skipped_points_as_rings_and_used_ones_by_size(usage, look):
-    found = usage["uniform"]
+    found = usage["recommended"]
     counts = found.snapshot.counts
-    figure: Any = usage_plots.feature_map(look, "uniform", found, found.snapshot)
+    figure: Any = usage_plots.feature_map(look, "recommended", found, found.snapshot)
     rings, dots = figure.axes[0].collections
     assert len(rings.get_offsets()) == (counts == 0).sum()
     assert len(rings.get_facecolors()) == 0

@@ -6,7 +6,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from smdl.experiments.records import Results
-from smdl.experiments.results import LEVEL
+from smdl.experiments.statistics import LEVEL
 from smdl.report import paper_tables, plots, tables, usage_plots
 from smdl.report.contents import PICTURED, FigureEntry, Panel, pictured
 from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of, png, svg

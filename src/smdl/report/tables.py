@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from smdl.experiments.records import Comparison, Results, Row
-from smdl.experiments.results import LEVEL
 from smdl.experiments.statistics import Difference, Estimate
 
 Column = tuple[str, str, str, str]
@@ -161,9 +160,7 @@ def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Resul
 
 def _significance(test: Comparison | None) -> str:
     """Return the class of a difference: coloured only where the test is significant."""
-    if test is None or test.difference is None or test.p_holm is None or test.p_holm >= LEVEL:
-        return ""
-    return "better" if test.difference > 0 else "worse"
+    return test.verdict if test is not None and test.verdict in ("better", "worse") else ""
 
 
 def summary_table(results: Results) -> Table:

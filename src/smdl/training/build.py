@@ -3,10 +3,12 @@
 import hashlib
 import json
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,10 +100,19 @@ def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
     return identity_collate if isinstance(dataset, InMemory) else None
 
 
-def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
-    """Return the reference model's features of the training set, cached on disk by everything they depend on."""
-    from safetensors.torch import load_file, save
+def reference_seconds(config: TrainConfig, splits: Splits) -> float | None:
+    """Return how long the reference model of a config took when it was trained; None if it is not in the cache."""
+    from safetensors import safe_open
 
+    try:
+        with safe_open(_reference_file(config, splits)[0], "pt") as file:
+            return float(file.metadata()["seconds"])
+    except Exception:  # missing, damaged, or written by an earlier version
+        return None
+
+
+def _reference_file(config: TrainConfig, splits: Splits) -> tuple[Path, str]:
+    """Return the file of the reference features in the cache, and everything that they depend on."""
     scored, n = without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
     depends = {
         "data": [_fingerprint(scored, n), repr(getattr(splits.train, "augmentation", None))],
@@ -114,13 +125,22 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         "seed": config.seed,
         "torch": torch.__version__,
     }
-    key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:20]
-    path = cache_folder() / "reference" / f"{key}.safetensors"
+    text = json.dumps(depends, sort_keys=True)
+    return cache_folder() / "reference" / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.safetensors", text
+
+
+def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
+    """Return the reference model's features of the training set, cached on disk by everything they depend on."""
+    from safetensors.torch import load_file, save
+
+    scored, n = without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
+    path, depends = _reference_file(config, splits)
     if path.exists():
         try:
             return load_file(path)["features"]
         except Exception as error:
             warnings.warn(f"{path} is damaged and is computed again: {error}", stacklevel=2)
+    started = time.perf_counter()
     # Initialise it differently from the run's own network, so that the two are not related.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)
     features = reference_features(
@@ -133,9 +153,10 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         optimizer=partial(make_optimizer, config.optimizer),
         progress=progress,
     ).cpu()
+    seconds = str(time.perf_counter() - started)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
-        file.write(save({"features": features.contiguous()}, {key: json.dumps(depends)}))
+        file.write(save({"features": features.contiguous()}, {"depends": depends, "seconds": seconds}))
     return features
 
 
