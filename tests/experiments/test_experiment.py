@@ -273,13 +273,12 @@ def test_a_calibration_knows_what_the_reference_model_cost_although_it_is_cached
     monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
     arms = {name: overrides_of(name) for name in ("uniform", "paper")}
     plans = Plan("digits", to_dict(BASE), arms, seeds=1)
-    first, again = (Experiment(tmp_path / name, plans) for name in "ab")
-    for each in (first, again):
-        each.folder.mkdir()
-        each.calibrate()
-    assert first.calibration["uniform"]["reference_seconds"] is None
-    assert first.calibration["paper"]["reference_seconds"] > 0
-    assert again.calibration["paper"]["reference_seconds"] == first.calibration["paper"]["reference_seconds"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, again = (Experiment(tmp_path / name, plans).calibrate() for name in "ab")
+    assert first["uniform"]["reference_seconds"] is None
+    assert first["paper"]["reference_seconds"] > 0
+    assert again["paper"]["reference_seconds"] == first["paper"]["reference_seconds"]
 
 
 def test_a_calibration_holds_the_facts_of_the_data():

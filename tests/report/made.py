@@ -210,6 +210,7 @@ def numbers_of(results):
         at = (test["protocol"], test["arm"])
         found[*at, "difference.mean"], found[*at, "difference.half"] = test["difference"], test["half"]
         found[*at, "p_holm"] = test["p_holm"]
+        found |= {(*at, f"test.{name}"): value for name, value in flat(test).items()}
     return found
 
 
