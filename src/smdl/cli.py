@@ -58,7 +58,7 @@ def train(options: Options) -> int:
 
 def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
-    from smdl.experiments.experiment import FEWEST_SEEDS, run_plan
+    from smdl.experiments.experiment import run_plan
     from smdl.experiments.plan import Plan
     from smdl.training.build import make_method
     from smdl.training.config import to_dict
@@ -68,14 +68,16 @@ def compare(options: Options) -> int:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
         make_method(replace(options.config, method=method))  # a method that cannot be made is an error
+    fixed_length = any(argument.partition("=")[0] in ("--epochs", "--steps") for argument in options.arguments)
     plan = Plan(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),
         {method: {"method": method} for method in methods},
         baseline="uniform" if "uniform" in methods else methods[0],
-        seeds=FEWEST_SEEDS if auto else options.seeds,
+        seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
+        keep_steps=options.minutes is not None and fixed_length,
     )
     out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
     with _display(options.quiet) as display:
@@ -153,7 +155,7 @@ def _show_results(folder: Path) -> int:
     for part in (summary_table(found), *paper_tables.terminal(found)):
         write(part)
     write(found.verdict, style="bold")
-    for problem in found.problems:
+    for problem in (*found.problems, *found.warnings):
         write(f"! {problem}")
     print(f"report: {path}")
     return 1 if found.problems else 0

@@ -90,7 +90,7 @@ COMMANDS = {
                 "default": "uniform,loss,paper,recommended",
                 "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first",
             },
-            "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: until ±0.5 points"},
+            "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
             "--protocols": {"type": _names, "default": "steps,time", "help": "equal steps, equal time"},
             "--jobs": _JOBS,
@@ -240,7 +240,7 @@ class Parser(jsonargparse.ArgumentParser):
                 options["config"] = TrainConfig(**{name: made[name] for name in known})
         except (argparse.ArgumentTypeError, TypeError) as error:
             raise ValueError(" ".join(str(error).split())) from error
-        return argparse.Namespace(**options, given=set(given))
+        return argparse.Namespace(**options, given=set(given), arguments=arguments)
 
     def check_names(self, values: Any, prefix: str = "--") -> None:
         """Raise a ValueError if a config file sets something that is not an option."""

@@ -7,16 +7,26 @@ import subprocess
 import sys
 import time
 from dataclasses import field, make_dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
+from smdl.cli import main
+from smdl.experiments import calibration, published, results, runner
 from smdl.experiments import experiment as experiment_module
-from smdl.experiments import published, results, runner
 from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
 from smdl.experiments.arms import overrides_of, with_overrides
-from smdl.experiments.experiment import JOB_GAIN, MOST_SEEDS, Experiment, arm_config, run_plan
+from smdl.experiments.experiment import (
+    JOB_GAIN,
+    LOOKS,
+    MOST_SEEDS,
+    STARTING,
+    BudgetError,
+    Experiment,
+    arm_config,
+    run_plan,
+)
 from smdl.experiments.paper import ITEMS, reproduce
 from smdl.experiments.plan import FolderError, Plan, read_plan
 from smdl.experiments.runner import run_name
@@ -24,7 +34,8 @@ from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
 from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
 from smdl.training.files import BusyError, locked, read_json
-from smdl.training.loop import DivergedError, Interrupted
+from smdl.training.loop import DivergedError, Interrupted, Run
+from smdl.training.progress import Silent
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -42,7 +53,7 @@ def quick(monkeypatch):
     """A calibration that takes no time: uniform 10 ms per step, loss 11, all else 20."""
     times = {"uniform": 0.010, "loss": 0.011}
 
-    def calibrate(configs, _):
+    def calibrate(configs, *_):
         return {
             name: {
                 "seconds_per_step": times.get(name, 0.020),
@@ -141,12 +152,146 @@ def test_minutes_become_seeds_and_if_need_be_fewer_steps(tmp_path):
     assert experiment.plan.seeds == 4 * (1 + JOB_GAIN)
     experiment.fit_into(100 * seed, jobs=1)
     assert experiment.plan.seeds == MOST_SEEDS
-    experiment.fit_into(1.5 * seed, jobs=1)
-    assert (experiment.plan.seeds, experiment.plan.base["steps"]) == (3, 4)
+    assert experiment.plan.planned_steps is None
+    experiment.fit_into(1.9 * seed, jobs=1)
+    assert (experiment.plan.seeds, experiment.plan.base["steps"], experiment.plan.planned_steps) == (3, 5, 8)
 
 
 @pytest.mark.usefixtures("quick")
-def test_seeds_are_added_until_the_difference_is_known(tmp_path, monkeypatch):
+def test_minutes_that_buy_too_little_are_refused_with_the_minutes_that_would_do(tmp_path, monkeypatch):
+    """40 epochs of 4 steps: a fifth, 32 steps, is the least. At less, every arm would be at chance."""
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
+    long = to_dict(replace(BASE, epochs=40))
+    with pytest.raises(BudgetError, match="one epoch, and a fifth of the planned 160") as refusal:
+        run_plan(replace(plan(minutes=0.1), base=long), tmp_path / "e")
+    assert "--minutes 0.1 is too short: it buys 3 seeds of 0 steps, and a comparison needs 3 seeds of 32 steps" in str(
+        refusal.value
+    )
+    assert not (tmp_path / "e").exists(), "nothing is left behind"
+    enough = float(str(refusal.value).partition("Use --minutes ")[2].partition(",")[0])
+    assert enough * 60 > STARTING
+    kept = run_plan(replace(plan(minutes=enough), base=long), tmp_path / "e").plan
+    assert kept.base["steps"] >= 32
+    assert kept.planned_steps == 160
+    assert run_plan(replace(plan(minutes=enough), base=long), tmp_path / "e").plan.planned_steps == 160, "resumed"
+
+
+@pytest.mark.usefixtures("quick")
+def test_one_epoch_of_the_baseline_is_the_least(tmp_path):
+    experiment = Experiment(tmp_path, plan(minutes=1.0))
+    experiment.calibrate()
+    seed = experiment._seconds_per_seed()
+    with pytest.raises(BudgetError, match="3 seeds of 4 steps"):
+        experiment.fit_into(1.2 * seed, jobs=1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_explicit_steps_are_kept_and_only_the_seeds_become_fewer(tmp_path):
+    experiment = Experiment(tmp_path, plan(minutes=1.0, keep_steps=True))
+    experiment.calibrate()
+    seed = experiment._seconds_per_seed()
+    experiment.fit_into(4.5 * seed, jobs=1)
+    assert (experiment.plan.seeds, experiment.plan.base["steps"], experiment.plan.planned_steps) == (4, None, None)
+    with pytest.raises(BudgetError, match=r"3 seeds of 8 steps \(as planned\)"):
+        experiment.fit_into(2.9 * seed, jobs=1)
+
+
+@pytest.mark.parametrize(("given", "keeps"), [("", False), ("--epochs 3", True), ("--steps=9", True)])
+def test_epochs_and_steps_of_the_command_line_are_obeyed(tmp_path, monkeypatch, given, keeps):
+    asked = []
+
+    def stop(plan, *_, **__):
+        asked.append(plan)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(experiment_module, "run_plan", stop)
+    command = f"compare --config digits --minutes 3 {given} --quiet --out {tmp_path / 'e'}"
+    assert main(command.split()) == 2
+    assert asked[0].keep_steps is keeps
+
+
+def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
+    monkeypatch.setattr("smdl.experiments.calibration._Side", SlowSide)
+    monkeypatch.setattr("smdl.experiments.calibration.time", SlowSide)
+    configs = {"uniform": BASE, "loss": BASE}
+    for budget, rounds in ((None, 15), (1.0, 1), (100.0, 11), (10_000.0, 15)):
+        SlowSide.now = 0.0
+        found = calibration.calibrate(configs, Silent(), budget)
+        assert len(found["uniform"]["ratios"]) == rounds, budget
+
+
+class SlowSide:
+    """A side whose turns take a second, and the clock that it moves."""
+
+    now = 0.0
+
+    def __init__(self, config):
+        self.setup, self.reference_seconds = 0.0, None
+        self.run = Run(config)
+
+    def turn(self):
+        SlowSide.now += 1.0
+        return {"training": 1.0, "forwards": 0.0}
+
+    @staticmethod
+    def perf_counter():
+        return SlowSide.now
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_fits_is_said_before_the_runs(tmp_path, monkeypatch):
+    class Notes(Silent):
+        lines: ClassVar[list[str]] = []
+
+        def note(self, text):
+            self.lines.append(text)
+
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: Notes.lines.append("runs"))
+    run_plan(plan(seeds=4), tmp_path / "e", display=Notes())
+    assert Notes.lines == ["3 arms × 4 seeds × 8 steps, at equal steps and equal time: about 1 minute", "runs"]
+    Notes.lines.clear()
+    monkeypatch.setattr(experiment_module, "STARTING", 0.0)
+    run_plan(replace(plan(minutes=0.3), base=to_dict(replace(BASE, epochs=60))), tmp_path / "f", display=Notes())
+    assert "shortened from 240 steps to fit 0.3 minutes" in Notes.lines[0]
+
+
+def test_the_reference_model_is_paid_from_the_time_of_its_method(tmp_path):
+    experiment = Experiment(tmp_path, plan())
+    cost = {"steps_per_epoch": 4, "evaluation_seconds": 0.0}
+    experiment.calibration = {
+        "uniform": {**cost, "seconds_per_step": 1.0},
+        "loss": {**cost, "seconds_per_step": 1.0, "reference_seconds": None},
+        "recommended": {**cost, "seconds_per_step": 1.0, "reference_seconds": 3.5},
+    }
+    assert [experiment.steps_of(arm, "time") for arm in NAMES] == [8, 8, 4]
+    assert experiment.steps_of("recommended", "steps") == 8
+    assert experiment._seconds_per_seed() == 8 + 8 + 8 + 4 + 3.5
+
+
+@pytest.mark.slow
+def test_a_calibration_knows_what_the_reference_model_cost_although_it_is_cached(tmp_path, monkeypatch):
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
+    arms = {name: overrides_of(name) for name in ("uniform", "paper")}
+    plans = Plan("digits", to_dict(BASE), arms, seeds=1)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, again = (Experiment(tmp_path / name, plans).calibrate() for name in "ab")
+    assert first["uniform"]["reference_seconds"] is None
+    assert first["paper"]["reference_seconds"] > 0
+    assert again["paper"]["reference_seconds"] == first["paper"]["reference_seconds"]
+
+
+def test_a_calibration_holds_the_facts_of_the_data():
+    found = calibration.lengths({"uniform": BASE, "large": replace(BASE, batch_size=80)}, Silent())
+    assert found["uniform"]["samples"] == 80
+    assert found["uniform"]["test_samples"] == 60
+    assert found["uniform"]["classes"] == 10
+    assert found["uniform"]["largest_class"] == pytest.approx(0.1, abs=0.02)
+    assert 0.7 < found["uniform"]["random_balance"] < found["large"]["random_balance"] <= 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeds_are_added_look_by_look_until_every_verdict_is_clear(tmp_path, monkeypatch):
     asked, listed = [], []
 
     def train_nothing(configs, *_):
@@ -154,13 +299,27 @@ def test_seeds_are_added_until_the_difference_is_known(tmp_path, monkeypatch):
         listed.append(len({run.seed for run in read_plan(tmp_path / "e").runs}))
 
     monkeypatch.setattr(experiment_module, "run_all", train_nothing)
-    monkeypatch.setattr(Experiment, "precise", lambda self: self.plan.seeds >= 7)
+    monkeypatch.setattr(Experiment, "settled", lambda self: self.plan.seeds >= 10)
     experiment = run_plan(plan(), tmp_path / "e", auto=True)
-    assert asked == [3, 5, 7]
+    assert asked == [5, 10]
     assert listed == asked, "plan.yaml lists the runs before they are trained"
-    monkeypatch.setattr(Experiment, "precise", lambda _: False)
-    experiment.run_until_precise()
-    assert asked[-1] == MOST_SEEDS
+    assert read_plan(tmp_path / "e").looks == LOOKS
+    monkeypatch.setattr(Experiment, "settled", lambda _: False)
+    experiment.run_until_settled()
+    assert asked[-1] == LOOKS[-1]
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_number_of_seeds_leaves_a_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
+    monkeypatch.setattr(Experiment, "settled", lambda _: True)
+    traces = []
+    for seeds in (2, 5, 5, "auto", "auto", 4):
+        auto = seeds == "auto"
+        run_plan(plan(seeds=1 if auto else seeds), tmp_path / "e", auto=auto)
+        traces.append(read_plan(tmp_path / "e").earlier_seeds)
+    assert traces == [[], [2], [2], [2], [2], [2, 5]]
+    assert not (tmp_path / "e-2").exists()
 
 
 @pytest.mark.slow
@@ -301,12 +460,12 @@ def test_results_are_what_the_logs_say(tmp_path):
 
 
 def test_an_arm_that_always_fails_does_not_hold_up_the_others(tmp_path):
-    files = made.experiment(tmp_path, arms={name: made.ARMS[name] for name in ("uniform", "recommended")})
+    files = made.experiment(tmp_path, arms={name: made.ARMS[name] for name in ("uniform", "recommended")}, seeds=2)
     experiment = Experiment(tmp_path, read_plan(tmp_path))
-    assert not experiment.precise()
-    for seed in range(3):
+    assert not experiment.settled()
+    for seed in range(2):
         write_json(files.run("recommended", "time", seed) / "failed.json", {"error": "the loss is nan"})
-    assert experiment.precise()
+    assert experiment.settled()
 
 
 def test_names_that_do_not_exist_are_refused():
@@ -409,9 +568,9 @@ def test_missing_data_is_reported_before_anything_is_trained(tmp_path, monkeypat
 @pytest.mark.usefixtures("quick")
 def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
-    first = run_plan(plan(minutes=0.25), tmp_path / "e").plan
-    monkeypatch.setattr(experiment_module, "STARTING", 0.0)
-    again = run_plan(plan(minutes=0.25), tmp_path / "e").plan
+    first = run_plan(plan(minutes=0.6), tmp_path / "e").plan
+    monkeypatch.setattr(experiment_module, "STARTING", 30.0)
+    again = run_plan(plan(minutes=0.6), tmp_path / "e").plan
     assert (first.seeds, first.base["steps"]) == (again.seeds, again.base["steps"])
     assert run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"
 
@@ -419,9 +578,9 @@ def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("quick")
 def test_the_baselines_steps_do_not_depend_on_rounding(tmp_path):
     experiment = Experiment(tmp_path, replace(plan(), base=to_dict(replace(BASE, steps=49))))
-    calibration = experiment.calibrate()
+    costs = experiment.calibrate()
     for seconds in (0.010, 0.0123, 0.1 + 0.2, 1 / 49):
-        calibration["uniform"]["seconds_per_step"] = seconds
+        costs["uniform"]["seconds_per_step"] = seconds
         assert experiment.steps_of("uniform", "time") == 49
 
 

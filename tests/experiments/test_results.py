@@ -1,24 +1,28 @@
 """Results are what the files of the runs say. Damaged files are reported and skipped."""
 
+import json
 import shutil
 
 import pytest
 
 from smdl.experiments import results, runner
 from smdl.experiments.plan import Plan
-from smdl.experiments.records import Comparison
+from smdl.experiments.records import Comparison, Welch
+from smdl.experiments.verdicts import answer
 from tests.report import made
 from tests.report.made import read_lines, write_json, write_lines
 
 #: People read results.json with scripts of their own: no key may go.
 KEYS = {
     "": ["title", "caption", "paper", "baseline", "against", "primary", "protocols", "equal", "arms", "seeds",
-         "verdict", "rows", "tests", "calibration", "runs", "problems", "config", "overrides", "environment"],
+         "earlier_seeds", "looks", "minutes", "planned_steps", "data", "answer", "verdict", "rows", "tests",
+         "calibration", "runs", "problems", "warnings", "config", "overrides", "environment"],
     "rows": ["arm", "protocol", "seeds", "steps", "seconds", "seconds_per_step", "seconds_per_epoch", "by_the_log",
              "overhead", "forwards_per_step", "steps_to_baseline", "seconds_to_baseline", "reached_baseline",
-             "final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy",
+             "reference_seconds", "final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy",
              "mean_train_accuracy", "final_train_loss", "mean_train_loss", "class_balance"],
-    "tests": ["arm", "against", "protocol", "failed", "empty", "difference", "half", "p", "p_holm"],
+    "tests": ["arm", "against", "protocol", "failed", "empty", "difference", "half", "p", "p_holm",
+              "half_90", "pairs", "verdict", "seeds_needed", "welch"],
     "runs": ["arm", "protocol", "seed", "folder", "steps", "epochs", "problem"],
 }  # fmt: skip
 
@@ -33,25 +37,136 @@ def test_results_json_has_all_its_keys(tmp_path):
     assert list(found["rows"][0]["overhead"]) == ["scoring", "selection", "total"]
     assert list(found["rows"][0]["final_accuracy"]) == ["mean", "half", "count"]
     assert found["runs"][0]["epochs"] == read_lines(tmp_path / found["runs"][0]["folder"] / "metrics.jsonl")
+    assert list(found["tests"][0]["welch"]) == ["difference", "half", "p"]
     assert found["tests"][0]["failed"] == {found["tests"][0]["arm"]: 0, "uniform": 0}
 
 
-def test_the_verdict_says_no_difference_where_none_is_seen():
+def comparison(arm, verdict="unclear", **values):
+    usual = {"protocol": "time", "difference": 0.2, "half": 0.5, "p": 0.4, "p_holm": 0.4, "half_90": 0.4, "pairs": 5}
+    rest = {"against": "uniform", "failed": {}, "empty": [], "seeds_needed": None, "welch": Welch(0.2, 0.6, 0.5)}
+    return Comparison(**{**usual, **rest, **values, "arm": arm, "verdict": verdict})
+
+
+def test_the_verdict_never_says_that_there_is_no_difference():
     plain = Plan("digits", {}, {"uniform": {}, "loss": {}})
     tests = [
-        {"arm": "a", "protocol": "time", "difference": 0.2, "half": 0.5, "p": 0.4, "p_holm": 0.4},
-        {"arm": "b", "protocol": "time", "difference": 1.2, "half": 0.5, "p": 0.001, "p_holm": 0.002},
-        {"arm": "c", "protocol": "time", "difference": -3.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
-        {"arm": "e", "protocol": "time", "difference": -3.0, "half": 2.9, "p": 0.03, "p_holm": 0.09},
-        {"arm": "d", "protocol": "steps", "difference": 9.0, "half": 0.9, "p": 0.001, "p_holm": 0.002},
+        comparison("a", "equivalent", half=0.3),
+        comparison("b", "better", difference=1.2),
+        comparison("c", "worse", difference=-3.0, half=0.9),
+        comparison("d", "better", difference=9.0, protocol="steps"),
+        comparison("e", difference=-14.4, half=29.5, seeds_needed=40),
+        comparison("f", difference=-0.4, half=9.5, seeds_needed=101),
+        comparison("g", difference=1.0, half=None, pairs=2),
+        comparison("h", "better", difference=0.2, half=0.1, half_90=0.08),
     ]
-    tests = [Comparison(**test, against="uniform", failed={}, empty=[]) for test in tests]
     said = results.verdict(plain, tests, "time")
-    assert "no difference seen for a (+0.20 ± 0.50 points)" in said
-    assert "b is better by 1.20 ± 0.50 points" in said
-    assert "c is worse by 3.00 ± 0.90 points" in said
-    assert "not settled for e (-3.00 ± 2.90 points, p = 0.09 over all comparisons)" in said
+    for words in (
+        "a is equivalent (+0.20 ± 0.30 points, surely within ±0.5)",
+        "b is better by 1.20 ± 0.50 points;",
+        "c is worse by 3.00 ± 0.90 points;",
+        "too few seeds to tell for e (-14.40 ± 29.50 points; about 40 seeds are needed)",
+        "too few seeds to tell for f (-0.40 ± 9.50 points; more than 100 seeds are needed)",
+        "too few seeds to tell for g (+1.00 points; at least 3 seeds are needed)",
+        "h is better by 0.20 ± 0.10 points, too little to matter",
+    ):
+        assert words in said
+    assert "no difference" not in said
     assert "9.0" not in said, "the primary endpoint is equal time"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (["worse", "better", "unclear"], "Yes, use b here: +1.00 ± 0.50 points at equal time against uniform."),
+        (["worse", "worse"], "No: at equal time, uniform is better."),
+        (["worse", "equivalent"], "No need to: at equal time, nothing is better than uniform."),
+        (["unclear", "worse"], "Not known yet for a: too few seeds to tell at equal time; about 7 seeds are needed."),
+        (["chance", "chance"], "This cannot be answered yet: nothing was learned."),
+        (["missing"], "This cannot be answered yet: there are no finished runs to compare."),
+    ],
+)
+def test_should_i_use_it_here_is_answered_first(verdicts, said):
+    tests = [comparison(arm, kind, difference=1.0, seeds_needed=7) for arm, kind in zip("abc", verdicts, strict=False)]
+    assert answer(tests, "time", "uniform") == said
+
+
+def test_the_paired_test_decides_and_welchs_stands_beside_it(tmp_path):
+    """The arms of the fixture differ by the same amount in every seed, up to 2 points of noise that they share."""
+    experiment = made.experiment(tmp_path)
+    for seed, gain in enumerate((0.010, 0.012, 0.008)):
+        path = experiment.run("recommended", "steps", seed) / "metrics.jsonl"
+        uniform = read_lines(experiment.run("uniform", "steps", seed) / "metrics.jsonl")
+        write_lines(path, [{**record, "test_error": record["test_error"] - gain} for record in uniform])
+    found = results.collect(tmp_path)
+    (test,) = (test for test in found.tests if (test.arm, test.protocol) == ("recommended", "steps"))
+    assert (test.difference, test.pairs, test.verdict) == (pytest.approx(1.0), 3, "better")
+    assert test.half == pytest.approx(4.3027 * 0.2 / 3**0.5, rel=1e-4)
+    assert test.p_holm is not None
+    assert test.p_holm < 0.05 < (test.welch.p or 0)
+    assert (test.welch.half or 0) > (test.half or 0)
+
+
+def test_seeds_that_only_one_arm_has_are_no_pair(tmp_path):
+    experiment = made.experiment(tmp_path, seeds=4)
+    shutil.rmtree(experiment.run("recommended", "time", 1))
+    shutil.rmtree(experiment.run("uniform", "time", 2))
+    (test,) = (test for test in results.collect(tmp_path).tests if (test.arm, test.protocol) == ("recommended", "time"))
+    assert (test.pairs, test.p, test.verdict) == (2, None, "unclear")
+
+
+def at_error(experiment, arms, error):
+    """Every run of these arms ends at a test error."""
+    for run in experiment.plan["runs"]:
+        if run["arm"] in arms:
+            path = experiment.folder / run["folder"] / "metrics.jsonl"
+            write_lines(path, [{**record, "test_error": error + 0.001 * run["seed"]} for record in read_lines(path)])
+
+
+def test_where_nothing_was_learned_there_is_no_verdict_and_a_problem_per_arm(tmp_path):
+    experiment = made.experiment(tmp_path)
+    at_error(experiment, made.ARMS, 0.667)
+    found = results.collect(tmp_path)
+    assert {test.verdict for test in found.tests} == {"chance"}
+    assert "nothing was learned: every arm is at chance level" in found.verdict
+    assert found.answer == "This cannot be answered yet: nothing was learned."
+    assert "uniform, equal time: final accuracy 33.20 % is at chance level (33.33 %)" in found.problems
+    assert len(found.problems) == 6
+
+
+def test_one_arm_at_chance_is_named_and_still_tested(tmp_path):
+    at_error(made.experiment(tmp_path), ["recommended"], 0.667)
+    found = results.collect(tmp_path)
+    assert [problem.partition(":")[0] for problem in found.problems] == [
+        "recommended, equal steps",
+        "recommended, equal time",
+    ]
+    assert "recommended is worse" in found.verdict
+
+
+def test_shorter_runs_and_changed_seeds_are_said(tmp_path):
+    base = {**made.CONFIG, "steps": 40}
+    made.experiment(tmp_path, minutes=2.0, planned_steps=2000, earlier_seeds=[5, 2], base=base)
+    found = results.collect(tmp_path)
+    assert "over 3 seeds, shortened from 2,000 to 40 steps to fit 2 minutes:" in found.verdict
+    assert any(line.startswith("seeds: 5, later 2, later 3.") for line in found.warnings)
+
+
+def test_time_that_was_not_equal_is_a_warning(tmp_path):
+    """The runs of the fixture log 0.1 s per epoch of any method, so fewer steps take less time."""
+    made.experiment(tmp_path)
+    lines = results.collect(tmp_path).warnings
+    assert ["recommended, equal time: the runs logged 0.50 ×" in line for line in lines] == [True]
+
+
+def test_the_reference_model_is_a_part_of_the_cost(tmp_path):
+    experiment = made.experiment(tmp_path)
+    calibration = json.loads((tmp_path / "calibration.json").read_text())
+    before = {row.arm: row for row in results.collect(tmp_path).rows if row.protocol == "time"}["recommended"]
+    calibration["recommended"]["reference_seconds"] = 0.1
+    write_json(experiment.folder / "calibration.json", calibration)
+    row = {row.arm: row for row in results.collect(tmp_path).rows if row.protocol == "time"}["recommended"]
+    assert row.seconds == pytest.approx(before.seconds + 0.1)
+    assert row.by_the_log == pytest.approx(before.by_the_log + 0.1 / 0.4), "the baseline logs 4 epochs of 0.1 s"
 
 
 def test_the_verdict_names_what_was_left_out(tmp_path):

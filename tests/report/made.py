@@ -96,6 +96,10 @@ def cost(seconds):
         "evaluation_seconds": 0.1,
         "steps_per_epoch": PER_EPOCH,
         "samples": SAMPLES,
+        "test_samples": 900,
+        "classes": len(CLASSES),
+        "largest_class": 1 / 3,
+        "random_balance": 0.88,
         "threads": 1,
     }
 
@@ -103,7 +107,7 @@ def cost(seconds):
 def run(folder, seed, steps=STEPS, method="recommended", gain=0.0):
     """Write a finished run: config, metrics, summary, counts and snapshot."""
     folder.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, round(1000 * gain)])
     (folder / "config.yaml").write_text(yaml.safe_dump({**CONFIG, "method": method, "steps": steps, "seed": seed}))
     ends = [*range(PER_EPOCH, steps, PER_EPOCH), steps]
     records = [record(epoch, end, rng.uniform(0, 0.02) - gain, method) for epoch, end in enumerate(ends)]
@@ -115,7 +119,8 @@ def run(folder, seed, steps=STEPS, method="recommended", gain=0.0):
         "command": "smdl compare <x>",
     }
     write_json(folder / "summary.json", {"classes": CLASSES, "environment": environment, "steps": steps})
-    counts = rng.integers(0, 6, SAMPLES).astype(np.int32)
+    even, uneven = rng.integers(3, 5, SAMPLES), rng.integers(0, 6, SAMPLES)
+    counts = (even if method == "uniform" else uneven).astype(np.int32)
     np.save(folder / "counts.npy", counts)
     np.savez_compressed(folder / "usage_snapshot.npz", **snapshot(counts, rng))
 
@@ -205,6 +210,7 @@ def numbers_of(results):
         at = (test["protocol"], test["arm"])
         found[*at, "difference.mean"], found[*at, "difference.half"] = test["difference"], test["half"]
         found[*at, "p_holm"] = test["p_holm"]
+        found |= {(*at, f"test.{name}"): value for name, value in flat(test).items()}
     return found
 
 

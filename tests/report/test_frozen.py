@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import asdict, field, fields, make_dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -64,11 +63,16 @@ def test_the_expected_file_holds_what_numpy_and_scipy_make_of_the_logs():
             assert row[measure]["count"] == 2
     for test in EXPECTED["tests"]:
         mine, rival = (values_of(arm, test["protocol"], "final_accuracy") for arm in (test["arm"], test["against"]))
-        found: Any = stats.ttest_ind(mine, rival, equal_var=False)
-        low, high = found.confidence_interval(0.95)
-        assert test["difference"] == pytest.approx(mine.mean() - rival.mean())
-        assert test["half"] == pytest.approx((high - low) / 2)
-        assert test["p"] == test["p_holm"] == pytest.approx(found.pvalue), "one comparison per protocol"
+        gaps = mine - rival  # of the same seeds
+        error = stats.sem(gaps)
+        assert test["difference"] == pytest.approx(gaps.mean())
+        assert test["half"] == pytest.approx(stats.t.ppf(0.975, 1) * error)
+        assert test["half_90"] == pytest.approx(stats.t.ppf(0.95, 1) * error)
+        assert test["p"] is test["p_holm"] is test["welch"]["p"] is None, "two seeds test nothing"
+        assert (test["pairs"], test["verdict"]) == (2, "unclear")
+        low, high = stats.ttest_ind(mine, rival, equal_var=False).confidence_interval(0.95)  # type: ignore[attr-defined]
+        assert test["welch"]["difference"] == pytest.approx(gaps.mean())
+        assert test["welch"]["half"] == pytest.approx((high - low) / 2)
 
 
 def test_the_costs_of_the_expected_file_follow_from_the_calibration_by_hand():
@@ -125,7 +129,10 @@ def test_it_renders(folder):
     same(made.results_of(folder), EXPECTED)
     page = made.Page((folder / "report.html").read_text())
     assert made.same_numbers(page, EXPECTED) > 80
-    verdict = "At equal time, against uniform over 2 seeds: no difference seen for recommended (-10.83 ± 53.77 points)."
+    verdict = (
+        "At equal time, against uniform over 2 seeds: too few seeds to tell for recommended"
+        " (-10.83 ± 10.59 points; at least 3 seeds are needed)."
+    )
     assert EXPECTED["verdict"] == verdict
     assert verdict in page.text
     assert "None: every run is finished and undamaged." in page.text

@@ -15,8 +15,9 @@ from scipy import stats
 
 from smdl.experiments.results import collect
 from smdl.report import figures, paper_figures, plots, usage_plots
+from smdl.report.contents import thinned
 from smdl.report.figures import DARK, LIGHT, Look, look_of
-from smdl.report.usage import Samples, Snapshot, Usage, read_usage
+from smdl.report.usage import Samples, Snapshot, Usage, aligned, read_usage, uneven
 from tests.report import made
 
 
@@ -178,14 +179,50 @@ def test_the_histogram_counts_every_sample_of_every_seed(usage, look):
 
 
 def test_map_shows_skipped_points_as_rings_and_used_ones_by_size(usage, look):
-    found = usage["uniform"]
+    found = usage["recommended"]
     counts = found.snapshot.counts
-    figure: Any = usage_plots.feature_map(look, "uniform", found, found.snapshot)
+    figure: Any = usage_plots.feature_map(look, "recommended", found, found.snapshot)
     rings, dots = figure.axes[0].collections
     assert len(rings.get_offsets()) == (counts == 0).sum()
     assert len(rings.get_facecolors()) == 0
     sizes = dots.get_sizes()
     assert sizes[counts[counts > 0].argmax()] == sizes.max() > sizes.min()
+
+
+def test_maps_are_turned_onto_the_baselines(usage):
+    found = usage["uniform"].snapshot
+    turned = np.array([[0.0, -1.0], [1.0, 0.0]]) @ np.diag([1.0, -1.0])
+    other = replace(usage["uniform"], snapshot=replace(found, points=5 + 0.2 * found.points @ turned))
+    made_up = {"uniform": usage["uniform"], "other": other}
+    both = aligned(made_up, "uniform")
+    assert there(both["other"].snapshot).points == pytest.approx(there(both["uniform"].snapshot).points, abs=1e-5)
+    strange = replace(other, snapshot=replace(other.snapshot, labels=found.labels[::-1]))
+    kept = aligned({**made_up, "other": strange}, "uniform")["other"].snapshot
+    assert there(kept).points.tolist() == strange.snapshot.points.tolist(), "other samples cannot be aligned"
+
+
+def test_usage_that_is_as_even_as_it_can_be_is_no_preference():
+    even, skewed = np.array([3] * 40 + [4] * 60), np.array([0] * 40 + [6] * 60)
+    usage = {name: Usage([counts]) for name, counts in (("uniform", even), ("same", even[::-1]), ("loss", skewed))}
+    assert uneven(usage, "uniform") == ["loss"]
+    assert uneven({"uniform": usage["uniform"], "same": usage["same"]}, "uniform") == []
+    assert uneven(usage, "loss") == ["uniform", "same", "loss"], "a baseline that prefers samples shows which"
+
+
+def test_the_balance_of_random_batches_is_dashed(results, look):
+    axes = plots.balance(look, results).axes[0]
+    (line,) = (line for line in axes.lines if list(line.get_ydata()) == [0.88, 0.88])
+    assert line.get_linestyle() != "-"
+    low, high = axes.get_ylim()
+    assert low < 0.88 < high
+
+
+def test_of_many_arms_the_baseline_and_the_best_are_drawn(tmp_path):
+    arms = {f"arm {place}": {"method": "loss"} for place in range(20)} | {"uniform": {"method": "uniform"}}
+    made.experiment(tmp_path, arms=arms, timed=False, seeds=1)
+    results = collect(tmp_path)
+    assert thinned(results).arms == [f"arm {place}" for place in range(9, 20)] + ["uniform"]
+    assert thinned(replace(results, arms=results.arms[:12])).arms == results.arms[:12]
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
@@ -291,6 +328,9 @@ def test_each_theme_has_its_own_drawing_and_refers_to_nothing_outside(results):
     paths, texts_ = r' d="([^"]*)"', r"<text [^>]*>([^<]*)<"
     assert re.findall(paths, light) == re.findall(paths, dark), "they differ in colour alone"
     assert re.findall(texts_, light) == re.findall(texts_, dark)
+    by_colour = figures.recoloured(light.encode()).decode()
+    assert colours_of(by_colour) == colours_of(dark), "the page has it without drawing it twice"
+    assert re.sub(r"#[0-9a-f]{6}", "", by_colour) == re.sub(r"#[0-9a-f]{6}", "", light)
     assert made.SCRIPT not in light
     assert "&lt;script&gt;" in light
     known = {

@@ -74,9 +74,51 @@ def test_the_tables_numbers_are_those_of_results_json(rendered):
 def test_the_verdict_stands_on_top_with_what_it_rests_on(rendered):
     text, results = page_of(rendered).text, made.results_of(rendered)
     assert results["verdict"] in text
-    assert text.index(results["verdict"]) < text.index("Numbers")
-    for word in ("3 seeds", "equal time", "Primary endpoint, fixed before any run", "Welch", "Holm"):
+    assert text.index(results["answer"]) < text.index(results["verdict"]) < text.index("Numbers")
+    for word in ("3 seeds", "equal time", "Primary endpoint, fixed before any run", "paired test", "Welch", "Holm"):
         assert word in text
+    lines = [each["class"] for each in page_of(rendered).all("li") if each.get("class", "").startswith("is-")]
+    assert lines == [f"is-{test['verdict']}" for test in results["tests"] if test["protocol"] == "time"]
+
+
+def test_the_page_says_what_the_accuracies_are_measured_on(rendered):
+    text = page_of(rendered).text
+    assert "60 training samples and 900 test samples. One test sample is worth 0.11 points." in text
+    assert "Intervals cover the seeds, not the choice of the test samples" in text
+    assert "the runs logged 0.50 × the baseline’s time" in text
+
+
+def test_contents_lead_to_sections_and_secondary_tables_are_folded(rendered):
+    page, text = page_of(rendered), (rendered / "report.html").read_text()
+    links = [link["href"][1:] for link in page.all("a")]
+    sections = {section["id"] for section in page.all("section")}
+    assert sections == set(links), "every section is in the contents, and every link leads somewhere"
+    for title in ("Tests", "Training", "Cost"):
+        assert text.count(f"<details><summary>{title}</summary>") == 2, "one per protocol"
+
+
+@pytest.mark.slow
+def test_a_hundred_arms_are_drawn_in_half_a_minute_and_half_a_gigabyte(tmp_path):
+    """Measured in a process of its own, in seconds of its CPU: the machine may be busy."""
+    arms = {"uniform": {"method": "uniform"}}
+    arms |= {f"arm {place}": {"method": "recommended" if place % 2 else "loss"} for place in range(99)}
+    made.experiment(tmp_path, arms=arms, seeds=2)
+    code = """
+import resource, sys
+from pathlib import Path
+from smdl.report.report import render
+render(Path(sys.argv[1]))
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    seconds, megabytes = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert seconds < 30
+    assert megabytes < 500
+    page = page_of(tmp_path)
+    assert "Figures show the baseline and the 11 arms with the highest final accuracy." in page.text
+    assert len([row for row in page.all("tr") if row.get("data-arm") == "arm 98"]) == 8, "tables have every arm"
+    assert len(list((tmp_path / "plots").iterdir())) < 30
 
 
 def test_nothing_is_loaded_from_elsewhere(rendered):
@@ -95,7 +137,7 @@ def test_nothing_is_loaded_from_elsewhere(rendered):
 
 def test_every_picture_has_data_and_says_what_it_shows(rendered):
     pictures = page_of(rendered).all("img")
-    assert len(pictures) > 24 + 3 * 48
+    assert 24 + 2 * 48 < len(pictures) < 24 + 3 * 48, "the baseline uses samples evenly and has no gallery"
     assert all(DATA.match(picture["src"]) and picture["alt"] for picture in pictures)
     assert max(len(picture["src"]) for picture in pictures) < 140_000
     sources = page_of(rendered).all("source")
@@ -121,8 +163,9 @@ def test_the_pictures_are_files_too_and_not_blank(rendered):
         f"curves-{protocol}-{axis}.png" for protocol in ("steps", "time") for axis in ("epochs", "steps", "seconds")
     }
     wanted |= {"accuracy-steps.png", "accuracy-time.png", "balance.png", "costs.png", "terms.png", "usage.png"}
-    wanted |= {"map-0-uniform.png", "gallery-0-uniform.png", "map-1--script-alert-1-script-.png"}
+    wanted |= {"map-0-uniform.png", "gallery-2-recommended.png", "map-1--script-alert-1-script-.png"}
     assert wanted <= set(files)
+    assert "gallery-0-uniform.png" not in files
     for name in files:
         image = Image.open(rendered / "plots" / name).convert("RGBA")
         assert len(image.getcolors(1 << 20)) > 10, name

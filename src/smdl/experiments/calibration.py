@@ -4,31 +4,39 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import torch
 
 from smdl.candidates.source import steps_per_epoch
 from smdl.scoring import NotFiniteError
+from smdl.training.build import reference_seconds
 from smdl.training.config import TrainConfig
-from smdl.training.datasets.load import load
+from smdl.training.datasets.load import Splits, load
+from smdl.training.datasets.user_dataset import labels_of
 from smdl.training.loop import DivergedError, Run, threads
-from smdl.training.meters import Meters
+from smdl.training.meters import Meters, balance
 from smdl.training.progress import Display
 
 #: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
 STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 90.0
+#: Part of a budget of time that the rounds may take. It goes before FEWEST_ROUNDS.
+SHARE = 0.2
+#: Random batches from which the class balance of random batches is estimated.
+BATCHES = 200
 
 
-def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
-    """Return the seconds per step of each arm, by part.
+def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float | None = None) -> dict[str, Any]:
+    """Return the seconds per step of each arm, by part. A budget, in seconds, is that of the whole experiment.
 
     In every round each arm has its turn. The result follows from the median, over rounds, of the ratio of the arm's
     step time to the first arm's: other work on the machine changes that least. The first round does not count, because
     caches fill and kernels compile in it.
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
     sides = {name: _Side(config) for name, config in configs.items()}
     rounds: list[dict[str, dict[str, float]]] = []
     started = time.perf_counter()
@@ -44,23 +52,42 @@ def calibrate(configs: dict[str, TrainConfig], display: Display) -> dict[str, An
             started = time.perf_counter()
         else:
             rounds.append(turns)
-        if number >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
+        if number >= fewest and time.perf_counter() - started > longest:
             break
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
     return {name: {**_summary(name, side, rounds, first), "load": load} for name, side in sides.items()}
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:  # noqa: ARG001
-    """Return the number of steps per epoch of each arm; nothing is timed."""
-    samples: dict[str, int] = {}
+    """Return the number of steps per epoch of each arm, and the facts of its data; nothing is timed."""
+    splits: dict[str, Splits] = {}
     found = {}
     for name, config in configs.items():
         key = repr(config.data)
-        if key not in samples:
-            samples[key] = len(load(config.data).train)  # type: ignore[arg-type]
-        steps = steps_per_epoch(samples[key], config.batch_size, config.drop_last)
-        found[name] = {"steps_per_epoch": steps, "samples": samples[key]}
+        if key not in splits:
+            splits[key] = load(config.data)
+        facts = _data_facts(splits[key], config)
+        found[name] = {
+            "steps_per_epoch": steps_per_epoch(facts["samples"], config.batch_size, config.drop_last),
+            **facts,
+        }
     return found
+
+
+def _data_facts(splits: Splits, config: TrainConfig) -> dict[str, Any]:
+    """Return sizes, the share of the largest class of the test set, and the class balance that batches would have if
+    they were drawn at random."""
+    classes = len(splits.classes)
+    train, test = (labels_of(part, config.data.name) for part in (splits.train, splits.test))
+    rng, size = np.random.default_rng(0), min(config.batch_size, len(train))
+    draws = (rng.choice(train, size, replace=False, shuffle=False) for _ in range(BATCHES))
+    return {
+        "samples": len(train),
+        "test_samples": len(test),
+        "classes": classes,
+        "largest_class": float(np.bincount(test, minlength=classes).max() / len(test)),
+        "random_balance": fmean(balance(np.bincount(batch, minlength=classes)) for batch in draws),
+    }
 
 
 class _Side:
@@ -71,6 +98,11 @@ class _Side:
         self.run = Run(config)
         self.setup = time.perf_counter() - started
         loader = self.run.loader
+        self.reference_seconds: float | None = None
+        if loader.strategy.needs_reference:
+            self.reference_seconds = (
+                reference_seconds(config, self.run.splits) or self.setup
+            )  # not cached: an upper bound
         loader.strategy.skip_warm_up()
         period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
         self.steps = period * math.ceil(STEPS / period)
@@ -113,6 +145,7 @@ def _summary(name: str, side: _Side, rounds: list[dict[str, dict[str, float]]], 
         "evaluation_seconds": time.perf_counter() - started,
         "setup_seconds": side.setup,
         "steps_per_epoch": len(side.run.loader),
-        "samples": len(side.run.counts),
+        "reference_seconds": side.reference_seconds,
+        **_data_facts(side.run.splits, side.run.config),
         "threads": side.run.config.threads or torch.get_num_threads(),
     }

@@ -3,31 +3,41 @@
 import math
 import os
 import time
+from bisect import bisect_right
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from smdl.experiments.arms import with_overrides
-from smdl.experiments.calibration import calibrate, lengths
+from smdl.experiments.calibration import SECONDS, SHARE, calibrate, lengths
 from smdl.experiments.plan import FolderError, Plan, PlannedRun, read_plan, write_plan
+from smdl.experiments.results import collect
 from smdl.experiments.runner import changes, run_all, run_name
-from smdl.experiments.runs import MEASURES, read_run
-from smdl.experiments.statistics import difference
+from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
 from smdl.training.files import disk_errors, locked, read_json, unused, write_json
 from smdl.training.progress import Display, Silent
 
-#: `--seeds auto` stops when every half-width is at most this many points, or at this many seeds.
-PRECISION, MOST_SEEDS = 0.5, 20
-#: `--minutes` cuts the number of steps before it goes below this many seeds.
-FEWEST_SEEDS = 3
+#: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
+LOOKS = [5, 10, 20]
+#: Most seeds that `--minutes` trains.
+MOST_SEEDS = 20
+#: `--minutes` shortens a run to this part of its planned steps at most, and never below one epoch of the baseline.
+SHORTEST = 1 / 5
 #: Seconds of a budget for starting processes and drawing the report.
 STARTING = 35.0
 #: Speed-up of each further process, in processes: they share caches and memory.
 JOB_GAIN = 0.5
 #: Fields of a plan that may differ between two commands that resume the same experiment.
-NOT_COMPARED = ("base", "seeds", "caption", "title", "paper", "decided", "command", "runs")
+NOT_COMPARED = (
+    "base", "seeds", "earlier_seeds", "looks", "decided", "planned_steps", "caption",
+    "title", "paper", "command", "runs"
+)  # fmt: skip
+
+
+class BudgetError(ValueError):
+    """The minutes are too few for a comparison that means something."""
 
 
 class Experiment:
@@ -45,9 +55,12 @@ class Experiment:
         path = self.folder / "calibration.json"
         kept = read_json(path)
         if not self.plan.fits(kept):
-            measure = calibrate if self.plan.timed else lengths
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
-            kept = measure({arm: arm_config(self.plan, arm, steps=None) for arm in order}, self.display)
+            configs = {arm: arm_config(self.plan, arm, steps=None) for arm in order}
+            if self.plan.timed:
+                kept = calibrate(configs, self.display, self.plan.minutes and 60 * self.plan.minutes)
+            else:
+                kept = lengths(configs, self.display)
             write_json(path, kept)
         self.calibration = kept
         return kept
@@ -58,8 +71,10 @@ class Experiment:
         steps = {name: self._planned_steps(name) for name in (arm, self.plan.baseline)}
         if protocol == "steps" or arm == self.plan.baseline:
             return steps[arm]
-        seconds = {name: self.calibration[name]["seconds_per_step"] for name in steps}
-        return max(1, math.floor(steps[self.plan.baseline] * seconds[self.plan.baseline] / seconds[arm]))
+        cost = {name: self.calibration[name] for name in steps}
+        budget = steps[self.plan.baseline] * cost[self.plan.baseline]["seconds_per_step"]
+        budget += _reference(cost[self.plan.baseline]) - _reference(cost[arm])  # each run trains its reference model
+        return max(1, math.floor(budget / cost[arm]["seconds_per_step"]))
 
     def _planned_steps(self, arm: str) -> int:
         assert self.calibration is not None
@@ -72,30 +87,67 @@ class Experiment:
         return [arm_config(self.plan, arm, steps=steps, seed=seed) for seed in range(self.plan.seeds)]
 
     def fit_into(self, seconds: float, jobs: int) -> None:
-        """Choose as many seeds and steps as fit into the remaining time."""
-        cost = self._seconds_per_seed()
-        budget = max(0.0, seconds) * (1 + JOB_GAIN * (jobs - 1))
-        self.plan.decided = True
-        self.plan.seeds = min(MOST_SEEDS, int(budget / cost))
-        if self.plan.seeds < FEWEST_SEEDS:
-            share = min(1.0, budget / (FEWEST_SEEDS * cost))
-            steps = max(1, math.floor(self._planned_steps(self.plan.baseline) * share))
-            self.plan.base = {**self.plan.base, "steps": steps}
-            self.plan.seeds = FEWEST_SEEDS
+        """Choose as many seeds as fit into the remaining time; if they are too few, shorten the runs. Refuse a time in
+        which too little would be learned."""
+        plan, speed = self.plan, _speed(jobs)
+        budget, planned = max(0.0, seconds) * speed, self._planned_steps(plan.baseline)
+        plan.decided, plan.planned_steps = True, None
+        plan.seeds = min(MOST_SEEDS, int(budget / self._seconds_per_seed()))
+        if plan.seeds >= FEWEST_SEEDS:
+            return
+        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]  # type: ignore[index]
+
+        def cost(steps: int) -> float:
+            plan.base = {**base, "steps": steps}
+            return FEWEST_SEEDS * self._seconds_per_seed()
+
+        steps = bisect_right(range(1, planned + 1), budget, key=cost)
+        least = planned if plan.keep_steps else min(planned, max(epoch, math.ceil(SHORTEST * planned)))
+        if steps < least:
+            rule = "as planned" if plan.keep_steps else f"one epoch, and a fifth of the planned {planned:,}"
+            spent = 60 * (plan.minutes or 0.0) - seconds + cost(least) / speed
+            enough = math.ceil(min(spent + SECONDS, spent / (1 - SHARE)) / 6) / 10  # a longer calibration has more time
+            raise BudgetError(
+                f"--minutes {plan.minutes or 0:g} is too short: it buys {FEWEST_SEEDS} seeds of {steps:,} steps,"
+                f" and a comparison needs {FEWEST_SEEDS} seeds of {least:,} steps ({rule})."
+                f" Use --minutes {enough:g}, or fewer --methods, --protocols or training samples"
+            )
+        plan.base, plan.seeds, plan.planned_steps = {**base, "steps": steps}, FEWEST_SEEDS, planned
 
     def _seconds_per_seed(self) -> float:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
         assert self.calibration is not None
-        setup = min(found["setup_seconds"] for found in self.calibration.values())  # the first arm also compiles
+        setup = min(found.get("setup_seconds", 0.0) for found in self.calibration.values())  # the first arm compiles
         total, counted = 0.0, set()
         for arm, found in self.calibration.items():
+            total += _reference(found)  # cached for the other protocol
             for protocol in self.plan.protocols:
                 steps = self.steps_of(arm, protocol)
                 if (arm, steps) not in counted:
                     counted.add((arm, steps))
-                    evaluations = math.ceil(steps / found["steps_per_epoch"])
-                    total += setup + steps * found["seconds_per_step"] + (evaluations + 1) * found["evaluation_seconds"]
+                    total += setup + self._run_seconds(arm, steps)
         return total
+
+    def _run_seconds(self, arm: str, steps: int) -> float:
+        """Return the seconds of a run: training and evaluation."""
+        assert self.calibration is not None
+        found = self.calibration[arm]
+        evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
+        return steps * found["seconds_per_step"] + evaluations * found.get("evaluation_seconds", 0.0)
+
+    def announce(self, jobs: int) -> None:
+        """Say what is trained, and how long that takes."""
+        plan = self.plan
+        seeds = f"{', '.join(map(str, plan.looks[:-1]))} or {plan.looks[-1]}" if plan.looks else str(plan.seeds)
+        text = f"{len(plan.arms)} arms × {seeds} seeds × {self._planned_steps(plan.baseline):,} steps"
+        text += f", at equal {' and equal '.join(plan.protocols)}"
+        if plan.planned_steps is not None:
+            text += f", shortened from {plan.planned_steps:,} steps to fit {plan.minutes:g} minutes"
+        if plan.timed:
+            minutes = max(1, math.ceil(plan.seeds * self._seconds_per_seed() / _speed(jobs) / 60))
+            text += f": about {minutes} minute{'' if minutes == 1 else 's'}"
+            text += f" for {plan.seeds} seeds" if plan.looks else ""
+        self.display.note(text)
 
     def run(self, jobs: int = 1) -> None:
         """List the runs in plan.yaml and train those that are not finished."""
@@ -112,27 +164,28 @@ class Experiment:
         # One seed of every arm after the other: an interrupted experiment then has complete seeds.
         run_all(dict(sorted(todo.items(), key=lambda item: item[1].seed)), jobs, self.display)
 
-    def run_until_precise(self, jobs: int = 1) -> None:
-        """Add seeds until every difference to the baseline is precise enough, or there are twenty."""
-        self.plan.seeds = min(MOST_SEEDS, max(FEWEST_SEEDS, jobs))
-        while True:
+    def run_until_settled(self, jobs: int = 1) -> None:
+        """Train the seeds of each look until the verdict of every arm is clear."""
+        for seeds in self.plan.looks:
+            self.plan.seeds = seeds
             self.run(jobs)
-            if self.precise() or self.plan.seeds >= MOST_SEEDS:
+            if self.settled():
                 return
-            self.plan.seeds = min(MOST_SEEDS, self.plan.seeds + max(2, jobs))
 
-    def precise(self) -> bool:
-        """Whether the interval of every difference at the primary endpoint is narrow enough. An arm without a finished
-        run is not waited for."""
-        finals = {arm: self._final_accuracies(arm) for arm in self.plan.arms}
-        pairs = [(finals[arm], finals[rival]) for arm, rival in self.plan.rivals.items() if finals[arm]]
-        halves = [difference(*pair).half for pair in pairs]
-        return all(half is not None and half <= PRECISION for half in halves)
+    def settled(self) -> bool:
+        """Whether more seeds would change no verdict at the primary endpoint. An arm without a finished run is not
+        waited for."""
+        tests = collect(self.folder).tests
+        return not any(test.verdict == "unclear" for test in tests if test.protocol == self.plan.primary)
 
-    def _final_accuracies(self, arm: str) -> list[float]:
-        mine = [run for run in self.plan.runs if run.arm == arm and run.protocol == self.plan.primary]
-        found = [read_run(self.folder / run.folder, run.steps) for run in mine]
-        return [MEASURES["final_accuracy"](files.epochs) for files in found if not files.problems]
+
+def _reference(cost: dict[str, Any]) -> float:
+    """Return the seconds of training the reference model; 0 for a method that has none."""
+    return cost.get("reference_seconds") or 0.0
+
+
+def _speed(jobs: int) -> float:
+    return 1 + JOB_GAIN * (jobs - 1)
 
 
 def arm_config(plan: Plan, arm: str, **more: Any) -> TrainConfig:
@@ -188,16 +241,35 @@ def run_plan(
     if jobs > 1 and plan.base["threads"] is None:
         plan.base = {**plan.base, "threads": 1}  # runs side by side must not compete for cores
     plan.command = command()
+    if auto:
+        plan.looks, plan.seeds = list(LOOKS), LOOKS[0]
     experiment = Experiment(open_folder(out, plan), plan, store, display)
-    with locked(experiment.folder):
-        kept = read_plan(experiment.folder)
-        experiment.calibrate()
-        if plan.minutes is not None and kept.decided:
-            plan.seeds, plan.base, plan.decided = kept.seeds, kept.base, True
-        elif plan.minutes is not None:
-            experiment.fit_into(60 * plan.minutes - STARTING - (time.perf_counter() - started), jobs)
-        if auto:
-            experiment.run_until_precise(jobs)
-        else:
-            experiment.run(jobs)
+    try:
+        with locked(experiment.folder):
+            kept = read_plan(experiment.folder)
+            experiment.calibrate()
+            if plan.minutes is not None and kept.decided:
+                plan.seeds, plan.base, plan.planned_steps = kept.seeds, kept.base, kept.planned_steps
+                plan.decided = True
+            elif plan.minutes is not None:
+                experiment.fit_into(60 * plan.minutes - STARTING - (time.perf_counter() - started), jobs)
+            plan.earlier_seeds = kept.earlier_seeds
+            if kept.runs and kept.seeds != plan.seeds and not (auto and kept.looks):
+                plan.earlier_seeds = [*kept.earlier_seeds, kept.seeds]
+            experiment.announce(jobs)
+            if auto:
+                experiment.run_until_settled(jobs)
+            else:
+                experiment.run(jobs)
+    except BudgetError:
+        _remove_plan(experiment.folder)
+        raise
     return experiment
+
+
+def _remove_plan(folder: Path) -> None:
+    """Remove the files of an experiment that was refused, so that the next command can have its name."""
+    for name in ("plan.yaml", "calibration.json", ".lock"):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()

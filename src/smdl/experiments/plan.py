@@ -41,7 +41,11 @@ class Plan:
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
     minutes: float | None = None  # train as many seeds and steps as fit into this time
+    keep_steps: bool = False  # the minutes decide only the number of seeds
     decided: bool = False  # seeds and steps were already derived from the minutes
+    planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
+    looks: list[int] = field(default_factory=list)  # numbers of seeds at which the results may end the experiment
+    earlier_seeds: list[int] = field(default_factory=list)  # numbers of seeds of earlier commands, where they differ
     caption: str = ""
     paper: dict[str, Any] | None = None  # the paper's numbers: columns, rows, note
     command: str = ""  # the command that last trained it

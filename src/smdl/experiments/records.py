@@ -46,6 +46,7 @@ class Row:
     steps_to_baseline: int | None  # to the baseline's mean final accuracy
     seconds_to_baseline: float | None
     reached_baseline: str
+    reference_seconds: float | None  # of training the reference model, once per run; a part of `seconds`
     final_accuracy: Estimate
     mean_accuracy: Estimate
     final_loss: Estimate
@@ -58,8 +59,18 @@ class Row:
 
 
 @dataclass
+class Welch:
+    """Welch's test of the same accuracies, as if the seeds of the two arms were independent. It decides nothing."""
+
+    difference: float | None
+    half: float | None
+    p: float | None
+
+
+@dataclass
 class Comparison:
-    """An arm's final accuracy tested against that of its baseline: Welch's test, Holm's correction."""
+    """An arm's final accuracy tested against that of its baseline: the paired test over the seeds that both have,
+    Holm's correction over the comparisons of a protocol."""
 
     arm: str
     against: str
@@ -70,6 +81,23 @@ class Comparison:
     half: float | None
     p: float | None
     p_holm: float | None
+    half_90: float | None  # of the 90 % interval: inside the margin, the two are equivalent
+    pairs: int  # seeds that both have finished
+    verdict: str  # better, worse, equivalent, unclear, chance (both are at chance level), missing
+    seeds_needed: int | None  # where the verdict is unclear; 101 means more than 100
+    welch: Welch
+
+
+@dataclass
+class DataFacts:
+    """What the accuracies are measured on. None where an older calibration does not say."""
+
+    train_samples: int | None
+    test_samples: int | None
+    classes: int | None
+    points_per_sample: float | None  # what one test sample is worth
+    chance: float | None  # accuracy without learning, %: of the largest class of the test set
+    chance_limit: float | None  # an accuracy up to here is called chance level, %
 
 
 @dataclass(kw_only=True)
@@ -86,12 +114,19 @@ class Results:
     equal: dict[str, str] = field(default_factory=dict)  # protocol -> what it makes equal; empty for a single run
     arms: list[str]
     seeds: int = 1
+    earlier_seeds: list[int] = field(default_factory=list)  # numbers of seeds of earlier commands in the folder
+    looks: list[int] = field(default_factory=list)  # numbers of seeds at which `--seeds auto` may stop
+    minutes: float | None = None
+    planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
+    data: DataFacts | None = None
+    answer: str = ""  # should I use it here?
     verdict: str = ""
     rows: list[Row] = field(default_factory=list)
     tests: list[Comparison] = field(default_factory=list)
     calibration: dict[str, dict[str, Any]]  # arm -> what calibration.json says
     runs: list[Run]
     problems: list[str]
+    warnings: list[str] = field(default_factory=list)
     config: dict[str, Any]
     overrides: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any]

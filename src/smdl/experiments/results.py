@@ -10,13 +10,14 @@ from statistics import fmean, median_low
 from typing import Any
 
 from smdl.experiments.plan import FolderError, Plan, read_plan
-from smdl.experiments.records import Comparison, Overhead, Results, Row, Run
+from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, Run, Welch
 from smdl.experiments.runs import MEASURES, Epoch, read_run, read_summary, training_seconds
-from smdl.experiments.statistics import difference, estimate, holm
+from smdl.experiments.statistics import difference, estimate, holm, paired_difference, seeds_needed
+from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
 from smdl.training.files import read_json, replacing, write_json
 
-#: Level of the tests.
-LEVEL = 0.05
+#: Range of the logged time, relative to the baseline's, within which equal time is believed.
+TIME_RATIO = (0.9, 1.1)
 
 
 def collect(folder: Path) -> Results:
@@ -46,26 +47,20 @@ def write(folder: Path, results: Results) -> None:
 
 
 def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:
-    """Say in one sentence what the tests at the primary endpoint found."""
-    parts = [_finding(test, bool(plan.against)) for test in tests if test.protocol == plan.primary]
+    """Say what the tests at the primary endpoint found."""
+    tests = [test for test in tests if test.protocol == plan.primary]
     rival = "each against its own baseline" if plan.against else f"against {plan.baseline}"
-    return f"At equal {equal}, {rival} over {plan.seeds} seeds: {'; '.join(parts)}."
+    start = f"At equal {equal}, {rival} over {plan.seeds} seeds{_shortened(plan)}"
+    if all(test.verdict == "chance" for test in tests):
+        return f"{start}: nothing was learned: every arm is at chance level. Train longer, or change the learning rate."
+    return f"{start}: {'; '.join(finding(test, bool(plan.against)) for test in tests)}."
 
 
-def _finding(test: Comparison, named: bool) -> str:
-    gap, half, p = test.difference, test.half, test.p_holm
-    arm = f"{test.arm} (against {test.against})" if named else test.arm
-    failed = [f"{count} of {name}’s runs" for name, count in test.failed.items() if count]
-    left_out = f", {' and '.join(failed)} left out: not finished, diverged or damaged" if failed else ""
-    if gap is None:
-        return f"{' and '.join(test.empty)} has no finished run"
-    if p is None or half is None:
-        return f"{arm} {gap:+.2f} points, too few seeds to tell{left_out}"
-    if p < LEVEL:
-        return f"{arm} is {'better' if gap > 0 else 'worse'} by {abs(gap):.2f} ± {half:.2f} points{left_out}"
-    if abs(gap) > half:  # the interval is for one comparison, the p-value for all of them
-        return f"not settled for {arm} ({gap:+.2f} ± {half:.2f} points, p = {p:.2f} over all comparisons){left_out}"
-    return f"no difference seen for {arm} ({gap:+.2f} ± {half:.2f} points){left_out}"
+def _shortened(plan: Plan) -> str:
+    """Say how much shorter than planned the runs are."""
+    if plan.planned_steps is None or plan.minutes is None:
+        return ""
+    return f", shortened from {plan.planned_steps:,} to {plan.base['steps']:,} steps to fit {plan.minutes:g} minutes"
 
 
 def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
@@ -76,9 +71,12 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
         epochs = [] if problem else files.epochs
         runs.append(Run(planned.arm, planned.protocol, planned.seed, planned.folder, planned.steps, epochs, problem))
     rows = [_row(plan, calibration, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
-    tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs)]
+    data = _data(folder, plan, calibration)
+    tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs, data)]
     equal = {protocol: _equal(protocol, rows) for protocol in plan.protocols}
     problems = {f"{run.arm}, seed {run.seed}, equal {run.protocol}: {run.problem}" for run in runs if run.problem}
+    primary = [test for test in tests if test.protocol == plan.primary]
+    rival = "its own baseline" if plan.against else plan.baseline
     return Results(
         title=plan.title,
         caption=plan.caption,
@@ -90,12 +88,19 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
         equal=equal,
         arms=list(plan.arms),
         seeds=plan.seeds,
+        earlier_seeds=plan.earlier_seeds,
+        looks=plan.looks,
+        minutes=plan.minutes,
+        planned_steps=plan.planned_steps,
+        data=data,
+        answer=answer(primary, equal[plan.primary], rival),
         verdict=verdict(plan, tests, equal[plan.primary]),
         rows=rows,
         tests=tests,
         calibration=calibration,
         runs=runs,
-        problems=sorted(problems),
+        problems=[*sorted(problems), *_chance_problems(rows, equal, data)],
+        warnings=_warnings(plan, rows),
         config=plan.base,
         overrides=plan.arms,
         environment=_environment(plan, [folder / run.folder for run in runs]),
@@ -106,6 +111,43 @@ def _equal(protocol: str, rows: list[Row]) -> str:
     """Name what a protocol makes equal: equal steps are equal epochs where batches differ in size."""
     steps = {row.steps for row in rows if row.protocol == protocol}
     return "epochs" if protocol == "steps" and len(steps) > 1 else protocol
+
+
+def _data(folder: Path, plan: Plan, calibration: dict[str, Any]) -> DataFacts:
+    """Return what the accuracies are measured on; the number of classes from a run where the calibration is older."""
+    found = calibration[plan.baseline]
+    classes = found.get("classes")
+    if classes is None:
+        names = ((read_summary(folder / run.folder) or {}).get("classes") for run in plan.runs)
+        classes = next((len(known) for known in names if isinstance(known, list)), None)
+    return data_facts(found.get("samples"), found.get("test_samples"), classes, found.get("largest_class"))
+
+
+def _chance_problems(rows: list[Row], equal: dict[str, str], data: DataFacts) -> list[str]:
+    """Name the arms that learned nothing."""
+    return [
+        f"{row.arm}, equal {equal[row.protocol]}: final accuracy {row.final_accuracy.mean:.2f} % is at chance level"
+        f" ({data.chance:.2f} %)"
+        for row in rows
+        if at_chance(row.final_accuracy.mean, data)
+    ]
+
+
+def _warnings(plan: Plan, rows: list[Row]) -> list[str]:
+    """Say what makes the numbers less certain than they look."""
+    low, high = TIME_RATIO
+    found = [
+        f"{row.arm}, equal time: the runs logged {row.by_the_log:.2f} × the baseline’s time, outside {low:g}–{high:g}:"
+        " time was not equal, or the machine was busy"
+        for row in rows
+        if row.protocol == "time" and row.by_the_log is not None and not low <= row.by_the_log <= high
+    ]
+    if plan.earlier_seeds:
+        found.append(
+            f"seeds: {', later '.join(map(str, [*plan.earlier_seeds, plan.seeds]))}. The number was changed when"
+            " results were known; the intervals do not allow for that"
+        )
+    return found
 
 
 def _environment(plan: Plan, folders: list[Path]) -> dict[str, Any]:
@@ -134,31 +176,34 @@ def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs:
     reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
-    second = cost.get("seconds_per_step")
+    second, reference = cost.get("seconds_per_step"), cost.get("reference_seconds")
     return Row(
         arm=arm,
         protocol=protocol,
         seeds=len(mine),
         steps=steps,
-        seconds=second and steps * second,
+        seconds=second and steps * second + (reference or 0.0),
         seconds_per_step=second,
         seconds_per_epoch=second and second * cost["steps_per_epoch"],
-        by_the_log=_by_the_log(mine, _of(runs, plan.baseline, protocol)) if second else None,
+        by_the_log=_by_the_log(plan, calibration, arm, protocol, runs) if second else None,
         overhead=_overhead(cost, calibration[plan.baseline]) if second else None,
         forwards_per_step=cost.get("forwards_per_step"),
         steps_to_baseline=typical,
         seconds_to_baseline=typical and second and typical * second,
         reached_baseline=f"{len(hits)}/{len(mine)}",
+        reference_seconds=reference,
         **{name: estimate(_values(mine, name)) for name in MEASURES},
     )
 
 
-def _by_the_log(mine: list[Run], baseline: list[Run]) -> float | None:
-    """Return the ratio of the logged seconds to the baseline's. Only a check: runs may share the machine."""
-    if not mine or not baseline:
-        return None
-    seconds, unit = (fmean(training_seconds(run.epochs) for run in runs) for runs in (mine, baseline))
-    ratio = seconds / (unit or math.nan)
+def _by_the_log(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[Run]) -> float | None:
+    """Return the ratio of an arm's logged seconds to the baseline's, each with the seconds of its reference model. Only
+    a check: runs may share the machine."""
+    spent = []
+    for name in (arm, plan.baseline):
+        logged = [training_seconds(run.epochs) for run in _of(runs, name, protocol)]
+        spent.append((fmean(logged) if logged else math.nan) + (calibration[name].get("reference_seconds") or 0.0))
+    ratio = spent[0] / (spent[1] or math.nan)
     return ratio if math.isfinite(ratio) else None
 
 
@@ -173,24 +218,48 @@ def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
     return next((record["steps"] for record in epochs if 100 * (1 - record["test_error"]) >= accuracy), None)
 
 
-def _tests(plan: Plan, protocol: str, runs: list[Run]) -> list[Comparison]:
-    finals = {arm: _values(_of(runs, arm, protocol), "final_accuracy") for arm in plan.arms}
-    found = [difference(finals[arm], finals[rival]) for arm, rival in plan.rivals.items()]
-    adjusted = holm([gap.p for gap in found])
-    return [
-        Comparison(
-            arm=arm,
-            against=rival,
-            protocol=protocol,
-            failed={name: plan.seeds - len(finals[name]) for name in (arm, rival)},
-            empty=[name for name in (arm, rival) if not finals[name]],
-            difference=gap.mean,
-            half=gap.half,
-            p=gap.p,
-            p_holm=p,
+def _tests(plan: Plan, protocol: str, runs: list[Run], data: DataFacts) -> list[Comparison]:
+    finals = {arm: _finals(runs, arm, protocol) for arm in plan.arms}
+    rivals = plan.rivals
+    pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
+    gaps = {arm: paired_difference(*pairs[arm], looks=max(1, len(plan.looks))) for arm in rivals}
+    adjusted = dict(zip(rivals, holm([gap.p for gap in gaps.values()]), strict=True))
+    chance = {arm for arm, values in finals.items() if values and at_chance(fmean(values.values()), data)}
+    found = []
+    for arm, rival in rivals.items():
+        gap, count, p = gaps[arm], len(pairs[arm][0]), adjusted[arm]
+        kind = "chance" if {arm, rival} <= chance else judge(gap, count, p)
+        welch = difference(list(finals[arm].values()), list(finals[rival].values()))
+        found.append(
+            Comparison(
+                arm=arm,
+                against=rival,
+                protocol=protocol,
+                failed={name: plan.seeds - len(finals[name]) for name in (arm, rival)},
+                empty=[name for name in (arm, rival) if not finals[name]],
+                difference=gap.mean,
+                half=gap.half,
+                p=gap.p,
+                p_holm=p,
+                half_90=gap.half_90,
+                pairs=count,
+                verdict=kind,
+                seeds_needed=seeds_needed(*pairs[arm], len(rivals)) if kind == "unclear" else None,
+                welch=Welch(welch.mean, welch.half, welch.p),
+            )
         )
-        for (arm, rival), gap, p in zip(plan.rivals.items(), found, adjusted, strict=True)
-    ]
+    return found
+
+
+def _finals(runs: list[Run], arm: str, protocol: str) -> dict[int, float]:
+    """Return the final accuracy of each seed."""
+    return {run.seed: MEASURES["final_accuracy"](run.epochs) for run in _of(runs, arm, protocol)}
+
+
+def _pairs(mine: dict[int, float], rival: dict[int, float]) -> tuple[list[float], list[float]]:
+    """Return the values of the seeds that both have."""
+    seeds = sorted(mine.keys() & rival.keys())
+    return [mine[seed] for seed in seeds], [rival[seed] for seed in seeds]
 
 
 def _with_ours(paper: dict[str, Any] | None, rows: list[Row]) -> dict[str, Any] | None:

@@ -4,13 +4,20 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
-#: Level of every interval in a report.
-CONFIDENCE = 0.95
+#: Level of every interval in a report, and of the tests.
+CONFIDENCE, LEVEL = 0.95, 0.05
+#: Points of accuracy. A difference that is surely within this margin is called equivalent.
+MARGIN = 0.5
+#: Seeds below which nothing is tested, and the largest number of seeds that a report asks for.
+FEWEST_SEEDS, MOST_SEEDS_ASKED = 3, 100
+#: Chance that the number of seeds that a report asks for is enough, if the difference is as large as it seems.
+POWER = 0.8
+#: A standard deviation below this is rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,9 @@ class Difference:
     """The mean of one sample minus that of another."""
 
     mean: float | None
-    half: float | None  # of the 95 % interval
-    p: float | None  # two-sided; None where a sample has fewer than two values
+    half: float | None  # of the 95 % interval; None where there is no spread
+    p: float | None  # two-sided; None with fewer than three values, or without spread
+    half_90: float | None = None  # of the 90 % interval, for the two one-sided tests of equivalence
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -47,22 +55,50 @@ def half_widths(values: np.ndarray) -> np.ndarray:
 
 def difference(values: Sequence[float], baseline: Sequence[float]) -> Difference:
     """Test values against the baseline's by Welch's test: independent samples, variances may differ."""
-    gap = _gap(values, baseline)
-    if gap is None or min(len(values), len(baseline)) < 2:
+    gap, count = _gap(values, baseline), min(len(values), len(baseline))
+    if gap is None or count < 2 or max(np.std(values), np.std(baseline)) < ROUNDING:
         return Difference(gap, None, None)
-    spread = len(set(values)) > 1 or len(set(baseline)) > 1
-    return _tested(gap, spread, lambda: stats.ttest_ind(values, baseline, equal_var=False))
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # samples that are nearly constant
+        found = stats.ttest_ind(values, baseline, equal_var=False)
+        low, high = found.confidence_interval(CONFIDENCE)
+    return Difference(gap, float(high - low) / 2, float(found.pvalue) if count >= FEWEST_SEEDS else None)  # type: ignore[arg-type]
 
 
-def paired_difference(values: Sequence[float], baseline: Sequence[float]) -> Difference:
-    """Test values against the baseline's of the same seeds, in the same order, by the paired t-test."""
+def paired_difference(values: Sequence[float], baseline: Sequence[float], looks: int = 1) -> Difference:
+    """Test values against the baseline's of the same seeds, in the same order, by the paired t-test.
+
+    With several `looks` at growing numbers of seeds, each has its share of the level (Bonferroni): intervals are wider
+    and p larger, so that both hold whichever look is the last.
+    """
     if len(values) != len(baseline):
         raise ValueError(f"pairs need as many values as the baseline has, got {len(values)} and {len(baseline)}")
-    gap = _gap(values, baseline)
-    if gap is None or len(values) < 2:
+    gap, count = _gap(values, baseline), len(values)
+    spread = float(np.std(np.subtract(values, baseline), ddof=1)) if gap is not None and count > 1 else 0.0
+    if gap is None or spread < ROUNDING:
         return Difference(gap, None, None)
-    spread = len({a - b for a, b in zip(values, baseline, strict=True)}) > 1
-    return _tested(gap, spread, lambda: stats.ttest_rel(values, baseline))
+    error, level = spread / math.sqrt(count), LEVEL / looks
+    half, half_90 = (float(stats.t.isf(tail, count - 1)) * error for tail in (level / 2, level))
+    p = min(1.0, 2 * float(stats.t.sf(abs(gap) / error, count - 1)) * looks)
+    return Difference(gap, half, p if count >= FEWEST_SEEDS else None, half_90)
+
+
+def seeds_needed(values: Sequence[float], baseline: Sequence[float], comparisons: int = 1) -> int | None:
+    """Return the number of pairs that would probably show a difference or equivalence, if the mean and the spread of
+    the differences are as they seem. One more than MOST_SEEDS_ASKED means more than that; None that the pairs do not
+    say."""
+    if len(values) < FEWEST_SEEDS - 1:
+        return None
+    gaps = np.subtract(values, baseline)
+    gap, spread = abs(float(gaps.mean())), float(gaps.std(ddof=1))
+    if spread < ROUNDING:
+        return FEWEST_SEEDS if len(values) < FEWEST_SEEDS else None
+    counts = np.arange(max(FEWEST_SEEDS, len(values) + 1), MOST_SEEDS_ASKED + 1)
+    errors, freedom = spread / np.sqrt(counts), counts - 1
+    apart = (stats.t.isf(LEVEL / comparisons / 2, freedom) + stats.t.ppf(POWER, freedom)) * errors <= gap
+    # Equivalence can be missed on either side, so each side has half of the risk.
+    within = (stats.t.isf(LEVEL, freedom) + stats.t.isf((1 - POWER) / 2, freedom)) * errors <= MARGIN - gap
+    enough = counts[apart | within]
+    return int(enough[0]) if len(enough) else MOST_SEEDS_ASKED + 1
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -84,12 +120,3 @@ def _mean(values: Sequence[float]) -> float | None:
 def _gap(values: Sequence[float], baseline: Sequence[float]) -> float | None:
     mean, other = _mean(values), _mean(baseline)
     return None if mean is None or other is None else mean - other
-
-
-def _tested(gap: float, spread: bool, test: Any) -> Difference:
-    if not spread:  # the means are equal, or they are not
-        return Difference(gap, 0.0, float(gap == 0))
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # samples that are nearly constant
-        found = test()
-        low, high = found.confidence_interval(CONFIDENCE)
-    return Difference(gap, float(high - low) / 2, float(found.pvalue))

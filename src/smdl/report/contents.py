@@ -1,16 +1,18 @@
 """The figures of a report. Each is listed once: its file in plots/, its place on the page, and its caption."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+
+import numpy as np
 
 from smdl.experiments.records import Results
 from smdl.report import plots, usage_plots
 from smdl.report.figures import PANEL, Draw
-from smdl.report.usage import Usage
+from smdl.report.usage import Usage, aligned, uneven
 
-#: Most arms with usage, maps and galleries on the page; those of the others are only in plots/.
-PICTURED = 6
+#: Most arms in the figures, and with usage, maps and galleries; tables have all.
+DRAWN, PICTURED = 12, 6
 CALIBRATED = (
     "Measured before the runs, the arms taking turns. The number at the end of a bar and the mark in it: the ratio of"
     " the arm’s step time to the baseline’s in the same round, median over the rounds. Line: the range of that ratio."
@@ -19,7 +21,8 @@ CALIBRATED = (
 MEASURED = "Means over the run, measured during training, whatever else the machine did."
 CLASS_BALANCE = (
     "Class balance: the entropy of the class counts of a batch divided by the largest possible entropy, mean over the"
-    " batches of an epoch. 1: every class is equally frequent. 0: only one class."
+    " batches of an epoch. 1: every class is equally frequent. 0: only one class. Dashed: random batches of the same"
+    " size."
 )
 
 
@@ -46,6 +49,15 @@ class FigureEntry:
     button: str = ""  # where the reader chooses one figure of several
 
 
+def thinned(results: Results) -> Results:
+    """Return the results of the arms that are drawn: all, or the baseline and those with the highest accuracy."""
+    if len(results.arms) <= DRAWN:
+        return results
+    finals = {row.arm: row.final_accuracy.mean or 0.0 for row in results.rows if row.protocol == results.primary}
+    best = sorted(results.arms, key=lambda arm: (arm != results.baseline, -finals[arm]))[:DRAWN]
+    return replace(results, arms=[arm for arm in results.arms if arm in best])
+
+
 def pictured(results: Results, usage: dict[str, Usage]) -> dict[str, Usage]:
     """Return the usage of the arms whose samples the page shows, the baseline first."""
     return {arm: usage[arm] for arm in sorted(usage, key=lambda arm: arm != results.baseline)[:PICTURED]}
@@ -53,6 +65,7 @@ def pictured(results: Results, usage: dict[str, Usage]) -> dict[str, Usage]:
 
 def figures_of(results: Results, usage: dict[str, Usage]) -> list[FigureEntry]:
     """Return all figures that there is something to draw for."""
+    usage = pictured(results, usage)
     protocols = results.ordered_protocols
     return [
         *(_accuracy(results, protocol) for protocol in protocols if results.equal),
@@ -100,20 +113,17 @@ def _costs(results: Results) -> FigureEntry:
 
 
 def _balance(results: Results) -> FigureEntry:
-    draw = partial(
-        plots.curves, results=results, protocol=results.primary, axis="epochs", quantities=list(plots.BALANCE)
-    )
+    draw = partial(plots.balance, results=results)
     ends = plots.ends(results, results.primary, "class_balance")
     panel = Panel(partial(draw, legend=False), f"Class balance of the batches over epochs: {ends}", CLASS_BALANCE)
     return FigureEntry("balance", draw, "balance", [panel])
 
 
 def _usage(results: Results, usage: dict[str, Usage]) -> FigureEntry:
-    shown = pictured(results, usage)
-    notes = tuple(f"{arm}: {usage_plots.evenness(found.all_counts)}" for arm, found in shown.items() if found.counts)
+    notes = tuple(f"{arm}: {usage_plots.evenness(found.all_counts)}" for arm, found in usage.items() if found.counts)
     seeds = ", all seeds together" if len(results.runs) > 1 else ""
     panel = Panel(
-        partial(usage_plots.histogram, usage=shown, width=PANEL),
+        partial(usage_plots.histogram, usage=usage, width=PANEL),
         "How often samples were used. " + "; ".join(notes),
         f"Share of the training samples by how often they were used{seeds}.",
         notes=notes,
@@ -122,7 +132,7 @@ def _usage(results: Results, usage: dict[str, Usage]) -> FigureEntry:
 
 
 def _terms(results: Results) -> list[FigureEntry]:
-    arms = [arm for arm in results.arms if plots.terms_of(results, arm, results.primary)]
+    arms = [arm for arm in results.arms if plots.terms_of(results, arm, results.primary)][:PICTURED]
     draw = partial(plots.terms, results=results, protocol=results.primary)
     seeds = "; mean over seeds" if len(results.runs) > 1 else ""
     panels = [
@@ -137,17 +147,24 @@ def _terms(results: Results) -> list[FigureEntry]:
 
 
 def _maps(results: Results, usage: dict[str, Usage]) -> list[FigureEntry]:
-    """List a map and a gallery per arm. Instead of the gallery, the page shows the samples themselves."""
-    found, shown = [], pictured(results, usage)
+    """List a map per arm, and a gallery where usage differs. The page shows the samples themselves instead."""
+    found, shown, usage = [], uneven(usage, results.baseline), aligned(usage, results.baseline)
+    points = [used.snapshot.points for used in usage.values() if used.snapshot is not None]
+    frame = None
+    if points:
+        corners = [reach(np.concatenate(points), axis=0) for reach in (np.min, np.max)]
+        room = 0.03 * (corners[1] - corners[0]) + 1e-9
+        frame = (corners[0] - room, corners[1] + room)
     for place, (arm, used) in enumerate(usage.items()):
         if used.snapshot is None:
             continue
         file = f"{place}-{re.sub(r'[^A-Za-z0-9_-]+', '-', arm)[:40]}"  # arms may have any name
-        draw = partial(usage_plots.feature_map, arm=arm, usage=used, snapshot=used.snapshot)
+        draw = partial(usage_plots.feature_map, arm=arm, usage=used, snapshot=used.snapshot, frame=frame)
         never = int((used.snapshot.counts == 0).sum())
         alt = f"Map of {arm}’s features: {never} of {len(used.snapshot.counts)} samples were never used"
         panel = Panel(draw, alt, f"seed {used.snapshot.seed}", title=arm, raster=True)
-        found.append(FigureEntry(f"map-{file}", draw, "maps", [panel] if arm in shown else []))
-        tiles = partial(usage_plots.gallery, arm=arm, usage=used, snapshot=used.snapshot)
-        found.append(FigureEntry(f"gallery-{file}", tiles, "", []))
+        found.append(FigureEntry(f"map-{file}", draw, "maps", [panel]))
+        if arm in shown:
+            tiles = partial(usage_plots.gallery, arm=arm, usage=used, snapshot=used.snapshot)
+            found.append(FigureEntry(f"gallery-{file}", tiles, "", []))
     return found

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,15 @@ def svg(draw: Draw, look: Look) -> bytes:
     file = io.BytesIO()
     _save(draw, look, file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return file.getvalue()
+
+
+def recoloured(drawing: bytes) -> bytes:
+    """Return an SVG of the light theme in the colours of the dark one. They differ in nothing else, and drawing takes a
+    hundred times as long."""
+    pairs = [(LIGHT.ink, DARK.ink), (LIGHT.baseline, DARK.baseline), *zip(LIGHT.palette, DARK.palette, strict=True)]
+    pairs += zip(LIGHT.parts.values(), DARK.parts.values(), strict=True)
+    dark = {light.encode(): dark.encode() for light, dark in pairs}
+    return re.sub(rb"(?<=fill: |roke: )#[0-9a-f]{6}", lambda found: dark.get(found[0], found[0]), drawing)
 
 
 def data_uri(content: bytes, kind: str) -> str:

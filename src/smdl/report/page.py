@@ -6,14 +6,17 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from smdl.experiments.records import Results
-from smdl.experiments.results import LEVEL
+from smdl.experiments.statistics import LEVEL, MARGIN
+from smdl.experiments.verdicts import finding
 from smdl.report import paper_tables, plots, tables, usage_plots
-from smdl.report.contents import PICTURED, FigureEntry, Panel, pictured
-from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of, png, svg
-from smdl.report.usage import KINDS, Usage
+from smdl.report.contents import FigureEntry, Panel, pictured
+from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of, png, recoloured, svg
+from smdl.report.usage import KINDS, Usage, uneven
 
-#: Letters from which on a verdict is set smaller.
-LONG = 400
+#: Most verdicts that are not folded.
+LINES = 12
+#: What the label of a verdict says.
+LABELS = {"unclear": "too few seeds", "chance": "at chance", "missing": "no runs"}
 PROTOCOL_NOTES = {
     "time": "Equal time: as many steps as the baseline’s calibrated seconds allow.",
     "steps": "Equal steps: each arm trains for the planned number of steps, whatever they cost.",
@@ -21,8 +24,8 @@ PROTOCOL_NOTES = {
 }
 
 
-def render_page(results: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
-    """Return the report of an experiment or of a single run as HTML."""
+def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
+    """Return the report of an experiment or of a single run as HTML. `drawn` has only the arms that figures show."""
     environment = Environment(
         loader=PackageLoader("smdl.report", ""),
         autoescape=True,
@@ -33,38 +36,78 @@ def render_page(results: Results, usage: dict[str, Usage], figures: list[FigureE
     return environment.get_template("page.html.j2").render(
         results=results,
         compared=bool(results.equal),
-        verdict_long=len(results.verdict) >= LONG,
+        lines=_lines(results),
+        open_lines=LINES,
         basis=_basis(results) if results.equal else "",
+        data=_data(results) if results.equal else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
         paper=paper_tables.page_table(results),
-        band_notes={protocol: plots.band_note(results, protocol) for protocol in results.protocols},
+        band_notes={protocol: plots.band_note(drawn, protocol) for protocol in results.protocols},
         first_button={protocol: _first_button(results, protocol) for protocol in results.protocols},
-        legend=_legend(results),
-        figures=_by_place(results, figures),
-        galleries=_galleries(pictured(results, usage)),
-        more_arms=len(results.arms) - PICTURED,
+        legend=_legend(drawn),
+        drawn=len(drawn.arms),
+        pictured=len(pictured(drawn, usage)),
+        figures=_by_place(drawn, figures),
+        galleries=_galleries(drawn, pictured(drawn, usage)),
         environment_rows=_environment(results),
         configs=_configs(results),
         missing=tables.MISSING,
     )
 
 
+def _lines(results: Results) -> list[dict[str, str]]:
+    """Return one line per arm: its verdict at the primary endpoint."""
+    return [
+        {
+            "kind": test.verdict,
+            "label": LABELS.get(test.verdict, test.verdict),
+            "text": finding(test, bool(results.against)).removeprefix(
+                "too few seeds to tell for "
+            ),  # the label says so
+        }
+        for test in results.tests
+        if test.protocol == results.primary
+    ]
+
+
 def _basis(results: Results) -> str:
-    """Say what the verdict is based on."""
+    """Say what the verdicts are based on."""
     runs = {run.folder: run.problem for run in results.runs}  # the baseline's runs count for both protocols
     tests = sum(test.protocol == results.primary for test in results.tests)
     rival = "its own baseline" if results.against else results.baseline
+    looks = f" Every interval and p allows for {len(results.looks)} looks." if results.looks else ""
     return " ".join(
         (
             "Primary endpoint, fixed before any run: final test accuracy at equal"
             f" {results.equal[results.primary]}. {_count(results.seeds, 'seed')} per arm;",
-            f"Welch’s test against {rival}, Holm’s correction over {_count(tests, 'comparison')},",
-            f"level {100 * LEVEL:.0f} %; ± is a 95 % interval.",
+            f"paired test against {rival}, Holm’s correction over {_count(tests, 'comparison')},",
+            f"level {100 * LEVEL:.0f} %; ± is a 95 % interval.{looks} Equivalent: the 90 % interval of the difference"
+            f" is within ±{MARGIN:g} points.",
             *(PROTOCOL_NOTES[equal] for equal in results.equal.values()),
             f"{list(runs.values()).count(None)} of {len(runs)} runs are finished and undamaged.",
         )
     )
+
+
+def _data(results: Results) -> str:
+    """Say what the accuracies are measured on, and what their intervals do not cover."""
+    data = results.data
+    sizes = [
+        f"{number:,} {name} samples"
+        for name, number in (("training", data and data.train_samples), ("test", data and data.test_samples))
+        if number
+    ]
+    text = f"{' and '.join(sizes)}. " if sizes else ""
+    if data is not None and data.points_per_sample is not None:
+        text += f"One test sample is worth {data.points_per_sample:.2g} points. "
+    text += "Intervals cover the seeds, not the choice of the test samples"
+    row = next(row for row in results.rows if (row.arm, row.protocol) == (results.baseline, results.primary))
+    if data is not None and data.test_samples and row.final_accuracy.mean is not None:
+        share = row.final_accuracy.mean / 100
+        half = 196 * (share * (1 - share) / data.test_samples) ** 0.5
+        text += f"; another test set of this size would move an accuracy of {100 * share:.0f} % by about ±{half:.1f}"
+    return f"{text}."
 
 
 def _count(number: int, noun: str) -> str:
@@ -92,8 +135,15 @@ def _facts(results: Results) -> list[tuple[str, tables.Number]]:
     return [(name, tables.number(name, value, text)) for name, value, text in found]
 
 
-def _tables(results: Results, protocol: str) -> list[tables.PageTable]:
-    return [tables.page_table(results, protocol, columns) for columns in (tables.LEARNED, tables.TRAINED, tables.COST)]
+def _tables(results: Results, protocol: str) -> dict[str, tables.PageTable]:
+    """Return the tables of a protocol: title -> table. All but the first are folded."""
+    kinds = {
+        "Accuracy and loss": tables.LEARNED,
+        "Tests": tables.TESTS,
+        "Training": tables.TRAINED,
+        "Cost": tables.COST,
+    }
+    return {title: tables.page_table(results, protocol, columns) for title, columns in kinds.items()}
 
 
 def _first_button(results: Results, protocol: str) -> str:
@@ -121,18 +171,20 @@ def _by_place(results: Results, figures: list[FigureEntry]) -> dict[str, list[di
 
 def _picture(results: Results, panel: Panel) -> dict[str, Any]:
     """Draw a panel in both themes."""
-    draw, kind = (png, "image/png") if panel.raster else (svg, "image/svg+xml")
-    drawn = {
-        name: data_uri(draw(panel.draw, look_of(results, theme)), kind)
-        for name, theme in (("light", LIGHT), ("dark", DARK))
-    }
-    return {**drawn, "alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
+    if panel.raster:
+        light, dark = (data_uri(png(panel.draw, look_of(results, theme)), "image/png") for theme in (LIGHT, DARK))
+    else:
+        drawing = svg(panel.draw, look_of(results, LIGHT))
+        light, dark = (data_uri(each, "image/svg+xml") for each in (drawing, recoloured(drawing)))
+    texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
+    return {"light": light, "dark": dark, **texts}
 
 
-def _galleries(usage: dict[str, Usage]) -> list[dict[str, Any]]:
-    """Return the most and the least used samples of each arm as small pictures."""
+def _galleries(results: Results, usage: dict[str, Usage]) -> list[dict[str, Any]]:
+    """Return the most and the least used samples as small pictures, of the arms whose usage differs."""
     found = []
-    for arm, used in usage.items():
+    for arm in uneven(usage, results.baseline):
+        used = usage[arm]
         if used.snapshot is not None:
             kinds = {
                 kind: [
@@ -156,5 +208,6 @@ def _environment(results: Results) -> list[tuple[str, Any]]:
 def _configs(results: Results) -> dict[str, str]:
     """Return the configuration as YAML: title -> text."""
     found = {"base config, resolved" if results.overrides else "config, resolved": results.config}
-    found |= {f"{arm}: what it changes": changes for arm, changes in results.overrides.items()}
+    if results.overrides:
+        found["what each arm changes"] = results.overrides
     return {name: yaml.safe_dump(value, sort_keys=False, allow_unicode=True) for name, value in found.items()}

@@ -102,6 +102,18 @@ def curves(
     return figure
 
 
+def balance(look: Look, results: Results, legend: bool = True) -> Figure:
+    """Draw the class balance of the batches over epochs, dashed where random batches of the same size would be."""
+    figure = curves(look, results, results.primary, "epochs", list(BALANCE), legend)
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    for level in {level for arm in results.arms if (level := results.calibration[arm].get("random_balance"))}:
+        axes.axhline(level, color=look.theme.ink, linewidth=1.2, linestyle=(0, (4, 3)))
+        low, high = min(low, level - 0.02), max(high, level + 0.02)
+    axes.set_ylim(low, high)
+    return figure
+
+
 def draw_curves(axes: Axes, look: Look, results: Results, protocol: str, axis: str, quantity: str) -> None:
     """Draw a line per arm, and bands where there are few arms."""
     found = {arm: curve(results, arm, protocol, axis, quantity) for arm in results.arms}

@@ -8,7 +8,7 @@ from smdl.experiments.plan import FolderError
 from smdl.experiments.records import Results, Run
 from smdl.experiments.results import collect, write
 from smdl.experiments.runs import Epoch, is_run, read_config, read_run
-from smdl.report.contents import figures_of
+from smdl.report.contents import figures_of, thinned
 from smdl.report.figures import LIGHT, look_of, png
 from smdl.report.page import render_page
 from smdl.report.paper_figures import read_items, render_items
@@ -29,15 +29,16 @@ def render(folder: Path) -> Path:
         raise FolderError(
             f"{folder} holds neither an experiment (plan.yaml) nor a training run (config.yaml and metrics.jsonl)"
         )
-    usage, problems = read_usage(folder, results, results.primary)
+    drawn = thinned(results)
+    usage, problems = read_usage(folder, drawn, results.primary)
     results.problems += problems
-    figures = figures_of(results, usage)
+    figures = figures_of(drawn, usage)
     with disk_errors(folder / "plots"):
         (folder / "plots").mkdir(exist_ok=True)
     for figure in figures:
-        _write(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(results, LIGHT)))
+        _write(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(drawn, LIGHT)))
     path = folder / "report.html"
-    _write(path, render_page(results, usage, figures).encode())
+    _write(path, render_page(results, drawn, usage, figures).encode())
     return path
 
 

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from smdl.experiments.records import Comparison, Results, Row
-from smdl.experiments.results import LEVEL
 from smdl.experiments.statistics import Difference, Estimate
 
 Column = tuple[str, str, str, str]
@@ -21,6 +20,15 @@ LEARNED: tuple[Column, ...] = (
     ("test loss", "at the end", "final_loss", ".4f"),
     ("test loss", "mean over epochs", "mean_loss", ".4f"),
 )
+TESTS: tuple[Column, ...] = (
+    ("paired test", "verdict", "test.verdict", ""),
+    ("paired test", "pairs of seeds", "test.pairs", ",d"),
+    ("paired test", "90 %: ± points", "test.half_90", ".2f"),
+    ("paired test", "p", "test.p", ".3f"),
+    ("paired test", "seeds needed", "test.seeds_needed", ",d"),
+    ("Welch’s test, for comparison", "± points", "test.welch.half", ".2f"),
+    ("Welch’s test, for comparison", "p", "test.welch.p", ".3f"),
+)
 TRAINED: tuple[Column, ...] = (
     ("train accuracy, %", "at the end", "final_train_accuracy", ".2f"),
     ("train accuracy, %", "mean over epochs", "mean_train_accuracy", ".2f"),
@@ -31,6 +39,7 @@ TRAINED: tuple[Column, ...] = (
 COST: tuple[Column, ...] = (
     ("whole run", "steps", "steps", ",d"),
     ("whole run", "seconds", "seconds", ",.2f"),
+    ("whole run", "of them for the reference model", "reference_seconds", ",.2f"),
     ("whole run", "logged time, × baseline’s", "by_the_log", ".2f"),
     ("to the baseline’s final accuracy", "steps", "steps_to_baseline", ",d"),
     ("to the baseline’s final accuracy", "seconds", "seconds_to_baseline", ",.2f"),
@@ -132,8 +141,8 @@ def _value(row: Row, test: Comparison | None, key: str) -> Any:
         return test and Difference(test.difference, test.half, test.p)
     if key == "p_holm":
         return test and test.p_holm
-    value: Any = row
-    for part in key.split("."):
+    value: Any = test if key.startswith("test.") else row
+    for part in key.removeprefix("test.").split("."):
         value = None if value is None else getattr(value, part)
     return value
 
@@ -145,7 +154,7 @@ def _rival(test: Comparison | None, results: Results) -> str:
 
 def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> Cell:
     value = _value(row, test, key)
-    if key == "p_holm":
+    if key in ("p_holm", "test.p", "test.welch.p"):
         return Cell([number(key, value, p_value(value))])
     if not isinstance(value, Estimate | Difference):
         return Cell([number(key, value, value if isinstance(value, str) else shown(value, form))])
@@ -161,9 +170,7 @@ def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Resul
 
 def _significance(test: Comparison | None) -> str:
     """Return the class of a difference: coloured only where the test is significant."""
-    if test is None or test.difference is None or test.p_holm is None or test.p_holm >= LEVEL:
-        return ""
-    return "better" if test.difference > 0 else "worse"
+    return test.verdict if test is not None and test.verdict in ("better", "worse") else ""
 
 
 def summary_table(results: Results) -> Table:

@@ -1,7 +1,7 @@
 """How often a run used each training sample: counts.npy and usage_snapshot.npz. Damaged files are reported and
 skipped."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,8 @@ from smdl.experiments.runs import read_summary
 
 #: Which samples a snapshot shows: those used most often, and those used least often.
 KINDS = ("most", "least")
+#: Usage differs from now on: the largest distance between two curves of the share of use, samples sorted by use.
+UNEVEN = 0.05
 LABELLED = ("labels", "counts")
 
 
@@ -50,6 +52,53 @@ class Usage:
     def name_of(self, number: int) -> str:
         """Return the name of a class."""
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
+
+
+def aligned(usage: dict[str, Usage], baseline: str) -> dict[str, Usage]:
+    """Turn, mirror and scale the map of every arm onto the baseline's (Procrustes). Each run has a network of its own,
+    so there are no common axes, and only the arrangement of the samples can be compared. A map of other samples stays
+    as it is."""
+    order = sorted(usage, key=lambda arm: arm != baseline)
+    first = next((snapshot for arm in order if (snapshot := usage[arm].snapshot)), None)
+    found = {}
+    for arm, used in usage.items():
+        snapshot = used.snapshot
+        if first is not None and snapshot is not None and np.array_equal(snapshot.labels, first.labels):
+            snapshot = replace(snapshot, points=_onto(snapshot.points, first.points))
+        found[arm] = replace(used, snapshot=snapshot)
+    return found
+
+
+def _onto(points: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return points (N, 2) with the centre and the size of the target, turned and mirrored to be nearest to it."""
+    centred, goal = points - points.mean(axis=0), target - target.mean(axis=0)
+    left, _, right = np.linalg.svd(centred.T @ goal)
+    size = np.linalg.norm(goal) / max(float(np.linalg.norm(centred)), 1e-12)
+    return size * centred @ left @ right + target.mean(axis=0)
+
+
+def uneven(usage: dict[str, Usage], baseline: str) -> list[str]:
+    """Return the arms whose usage differs from the baseline's, and the baseline if it prefers samples itself. Of equal
+    use, the most used samples are a matter of chance."""
+    known = {arm: used.all_counts for arm, used in usage.items() if used.counts}
+    if baseline not in known or len(usage) == 1:
+        return list(usage)
+    rival = known.pop(baseline)
+    found = {arm for arm, counts in known.items() if _apart(counts, rival) > UNEVEN}
+    if found and _apart(rival, (np.arange(len(rival)) + rival.sum()) // len(rival)) > UNEVEN:  # as even as can be
+        found.add(baseline)
+    return [arm for arm in usage if arm in found]
+
+
+def _apart(counts: np.ndarray, others: np.ndarray) -> float:
+    """Return the largest distance between the shares of use of the least used samples."""
+    return float(np.abs(_shares(counts) - _shares(others)).max())
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Return the share of use of the least used samples, for 101 fractions of the samples."""
+    shares = np.concatenate([[0.0], np.cumsum(np.sort(counts))]) / max(1, int(counts.sum()))
+    return np.interp(np.linspace(0, 1, 101), np.linspace(0, 1, len(shares)), shares)
 
 
 def read_usage(folder: Path, results: Results, protocol: str) -> tuple[dict[str, Usage], list[str]]:

@@ -46,9 +46,12 @@ def histogram(look: Look, usage: dict[str, Usage], width: float = 2 * PANEL) -> 
     return figure
 
 
-def feature_map(look: Look, arm: str, usage: Usage, snapshot: Snapshot) -> Figure:
+def feature_map(
+    look: Look, arm: str, usage: Usage, snapshot: Snapshot, frame: tuple[np.ndarray, np.ndarray] | None = None
+) -> Figure:
     """Draw two principal components of the features. The larger a point and the stronger its colour, the more often it
-    was used; a ring was never used. Colours are classes where there are few."""
+    was used; a ring was never used. Colours are classes where there are few. `frame` holds the lowest and highest
+    coordinates to show."""
     points, labels, counts = snapshot.points, snapshot.labels, snapshot.counts
     figure = blank(PANEL, 320)
     axes = figure.add_subplot()
@@ -74,6 +77,8 @@ def feature_map(look: Look, arm: str, usage: Usage, snapshot: Snapshot) -> Figur
                 bbox={"boxstyle": "round,pad=0.25", "facecolor": back, "edgecolor": CLASSES[number], "alpha": 0.85},
                 color=ink,
             )  # fmt: skip
+    if frame is not None:
+        axes.set(xlim=(frame[0][0], frame[1][0]), ylim=(frame[0][1], frame[1][1]))
     axes.set_axis_off()
     return figure
 

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -113,10 +115,18 @@ def collate_of(dataset: Dataset) -> Callable[[Any], Any] | None:
     return identity_collate if isinstance(dataset, InMemory) else None
 
 
-def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
-    """Return the reference model's features of the training set, cached on disk by everything they depend on."""
-    from safetensors.torch import load, save
+def reference_seconds(config: TrainConfig, splits: Splits) -> float | None:
+    """Return how long the reference model of a config took when it was trained; None if it is not in the cache."""
+    from safetensors.torch import load
 
+    try:
+        return float(load(read_sealed(_reference_file(config, splits), _CACHED))["seconds"])
+    except (OSError, DamagedFileError):
+        return None
+
+
+def _reference_file(config: TrainConfig, splits: Splits) -> Path:
+    """Return the file of the reference features in the cache, named after everything that they depend on."""
     scored, n = without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
     depends = {
         "data": [_fingerprint(scored, n), repr(getattr(splits.train, "augmentation", None))],
@@ -130,13 +140,21 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         "torch": torch.__version__,
     }
     key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:20]
-    path = cache_folder() / "reference" / f"{key}.features"
+    return cache_folder() / "reference" / f"{key}.features"
+
+
+def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
+    """Return the reference model's features of the training set, cached on disk by everything they depend on."""
+    from safetensors.torch import load, save
+
+    path, scored, n = _reference_file(config, splits), without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
     try:
         return load(read_sealed(path, _CACHED))["features"]
     except OSError:  # not computed yet, or the cache cannot be read
         pass
     except DamagedFileError as error:
         warnings.warn(f"{error}. The features are computed again", stacklevel=2)
+    started = time.perf_counter()
     # Initialise it differently from the run's own network, so that the two are not related.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)
     features = reference_features(
@@ -149,9 +167,10 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
         optimizer=partial(make_optimizer, config.optimizer),
         progress=progress,
     ).cpu()
+    seconds = torch.tensor(time.perf_counter() - started)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_sealed(path, save({"features": features.contiguous()}, {key: json.dumps(depends)}), _CACHED)
+        write_sealed(path, save({"features": features.contiguous(), "seconds": seconds}), _CACHED)
     except OSError as error:
         warnings.warn(
             f"the features of the reference model are not cached, so every run computes them again: {error}."
