@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from smdl import arithmetic
-from smdl.arithmetic import CONCAVE, GRID
+from smdl.arithmetic import CONCAVE, ENTROPY, GRID
 from smdl.distances import Metric
 from smdl.pool import Pool, host, real
 
@@ -60,7 +60,7 @@ class Uncertainty(ModularTerm):
 
     def scores(self) -> np.ndarray:
         assert self.pool.probabilities is not None
-        return arithmetic.entropy(host(self.pool.probabilities))
+        return arithmetic.concave_sum(host(self.pool.probabilities), ENTROPY)
 
 
 class MeanCloseness(ModularTerm):
@@ -79,7 +79,7 @@ class FeatureMatch(ModularTerm):
     def scores(self) -> np.ndarray:
         assert self.pool.reference is not None
         reference = host(self.pool.reference)
-        negative = arithmetic.count_negative(reference) / reference.size
+        negative = np.mean(reference < 0)
         if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once per pool
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are negative",
