@@ -70,7 +70,7 @@ def test_scores_are_the_eval_forward_row_by_row():
     assert torch.equal(scores.probabilities, logits.softmax(1))
     assert torch.equal(scores.labels, DATA.y)
     assert torch.equal(scores.losses, F.cross_entropy(logits, DATA.y, reduction="none"))
-    assert not any(value.requires_grad for value in vars(scores).values())
+    assert not any(value.requires_grad for value in scores)
 
 
 def test_the_head_is_the_last_linear_layer_that_makes_the_logits():
@@ -99,7 +99,7 @@ def test_a_callable_gives_the_features_and_may_spare_the_second_forward():
     assert len(calls) == 1, "the logits were given"
     found = Scorer(model)(BATCH)
     for scores in (alone, both):
-        assert same([*vars(scores).values()], [*vars(found).values()])
+        assert same([*scores], [*found])
 
 
 def test_a_model_without_a_linear_head_is_told_how_to_name_its_features():

@@ -21,30 +21,19 @@ ROUNDING = 2.3e-16
 FLAT = 1e-12
 
 CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
+ENTROPY = 3
 
 
 @compiled
 def concave(g: int, mass: float) -> float:
-    """Return g(mass): √m, log(1 + m) or m / (1 + m)."""
+    """Return g(mass): √m, log(1 + m), m / (1 + m) or −m log m."""
     if g == 0:
         return math.sqrt(mass)
     if g == 1:
         return math.log1p(mass)
+    if g == ENTROPY:
+        return -mass * math.log(mass) if mass > 0.0 else 0.0
     return mass / (1.0 + mass)
-
-
-@compiled
-def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Return −Σ p log p of every row, (N, C) -> (N,)."""
-    out = np.zeros(len(probabilities))
-    for i in range(len(probabilities)):
-        total = 0.0
-        for c in range(probabilities.shape[1]):
-            p = np.float64(probabilities[i, c])
-            if p > 0.0:
-                total -= p * math.log(p)
-        out[i] = total
-    return out
 
 
 @compiled
@@ -60,16 +49,6 @@ def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
 
 
 @compiled
-def count_negative(features: np.ndarray) -> int:
-    """Return how many numbers are below 0."""
-    count = 0
-    for i in range(len(features)):
-        for u in range(features.shape[1]):
-            count += features[i, u] < 0
-    return count
-
-
-@compiled
 def column_sums(features: np.ndarray) -> np.ndarray:
     """Return Σ_i x_i, (N, D) -> (D,)."""
     total = np.zeros(features.shape[1])
@@ -80,16 +59,21 @@ def column_sums(features: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def squared_norms(features: np.ndarray) -> np.ndarray:
-    """Return ‖x_i‖² of every row, (N, D) -> (N,)."""
+def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return ‖x_i − centre‖² of every row, (N, D) -> (N,)."""
     out = np.zeros(len(features))
     for i in range(len(features)):
         total = 0.0
-        for u in range(features.shape[1]):
-            x = np.float64(features[i, u])
-            total += x * x
+        for u in range(len(centre)):
+            gap = np.float64(features[i, u]) - centre[u]
+            total += gap * gap
         out[i] = total
     return out
+
+
+def squared_norms(features: np.ndarray) -> np.ndarray:
+    """Return ‖x_i‖² of every row, (N, D) -> (N,)."""
+    return squared_distances(features, np.zeros(features.shape[1]))
 
 
 @compiled
@@ -113,19 +97,6 @@ def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def farthest(features: np.ndarray, centre: np.ndarray) -> float:
-    """Return max_i ‖x_i − centre‖."""
-    most = 0.0
-    for i in range(len(features)):
-        total = 0.0
-        for u in range(len(centre)):
-            gap = np.float64(features[i, u]) - centre[u]
-            total += gap * gap
-        most = max(most, total)
-    return math.sqrt(most)
-
-
-@compiled
 def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float, high: float) -> None:
     """Add weight · (scores − low) / (high − low) to total in place. A constant score adds nothing."""
     if high - low > FLAT * max(abs(low), abs(high)):
@@ -133,16 +104,10 @@ def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float,
             total[i] += weight * ((scores[i] - low) / (high - low))
 
 
+@compiled
 def centred(features: np.ndarray) -> np.ndarray:
     """Return every row minus its mean: the cosine of such rows is their correlation."""
-    out = np.empty_like(features)
-    _centre(features, out)
-    return out
-
-
-@compiled
-def _centre(features: np.ndarray, out: np.ndarray) -> None:
-    width = features.shape[1]
+    out, width = np.empty_like(features), features.shape[1]
     for i in range(len(features)):
         total = 0.0
         for u in range(width):
@@ -152,3 +117,4 @@ def _centre(features: np.ndarray, out: np.ndarray) -> None:
         for u in range(width):
             gap = np.float64(features[i, u]) - mean
             out[i, u] = gap if abs(gap) > noise else 0.0
+    return out

@@ -12,10 +12,7 @@ def take(batch: Any, rows: np.ndarray) -> Any:
     """Return the given rows of every column, in the given order."""
     height(batch)  # refuse columns without one row per sample
     index = torch.from_numpy(rows)
-    return _each(
-        lambda columns: _rows_of(columns[0], rows, index),
-        batch,
-    )
+    return _each(lambda columns: _rows_of(columns[0], rows, index), batch)
 
 
 def join(batches: Sequence[Any]) -> Any:

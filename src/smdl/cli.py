@@ -175,8 +175,9 @@ def data(options: Options) -> int:
         return 0
     table = Table("name", "content", "download", Column("folder", overflow="fold"), show_edge=False)
     table.add_row("digits", "1,797 grey digits, 8 × 8, 10 classes", "", "in scikit-learn")
-    for row in catalogue.catalogue(options.root):
-        table.add_row(row.name, row.about, f"{row.bytes / 1e6:.0f} MB", str(row.folder or f"smdl data get {row.name}"))
+    for name, entry in catalogue.ENTRIES.items():
+        folder = catalogue.search(name, options.root) or f"smdl data get {name}"
+        table.add_row(name, entry.about, f"{entry.bytes / 1e6:.0f} MB", str(folder))
     Console().print(table)
     return 0
 

@@ -100,7 +100,8 @@ class FeatureSpace:
 
     @property
     def radius(self) -> float:
-        return arithmetic.farthest(self.host, arithmetic.column_sums(self.host) / len(self.rows))
+        mean = arithmetic.column_sums(self.host) / len(self.rows)
+        return math.sqrt(arithmetic.squared_distances(self.host, mean).max())
 
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
         """Compute in float64: a determinant subtracts such products."""

@@ -150,7 +150,11 @@ def as_method(method: "str | Method | Strategy") -> Method:
     """Return a method: one of METHODS by name, `package.module:name`, a Method, or a Strategy in its default source."""
     if isinstance(method, str) and ":" in method:
         found = load_object(method, "method")
-        return replace(found, name=method) if isinstance(found, Method) else Method(method, _callable(found, method))
+        if isinstance(found, Method):
+            return replace(found, name=method)
+        if not callable(found):
+            raise TypeError(choice(f"method {method}", type(found).__name__, "a smdl.Method or a Strategy class"))
+        return Method(method, found)  # type: ignore[arg-type]
     if isinstance(method, str):
         if method not in METHODS:
             raise ValueError(unknown("method", method, METHODS) + ", or package.module:name")
@@ -181,9 +185,3 @@ def make_source(changes: Mapping[str, Any], method: Method) -> Candidates | None
         if option not in known:
             raise ValueError(unknown(f"option of candidates {kind.__name__}", option, known))
     return kind(**{**kept, **options})
-
-
-def _callable(found: Any, path: str) -> Any:
-    if not callable(found):
-        raise TypeError(choice(f"method {path}", type(found).__name__, "a smdl.Method or a Strategy class"))
-    return found

@@ -1,9 +1,8 @@
 """Scoring: model + batch -> Pool. The only forward pass of selection; it leaves the model unchanged."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +17,7 @@ Targets = Callable[[Any], Tensor]
 Features = str | Callable[[nn.Module, Any], Any] | None
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """What the model computes for a batch, row by row."""
 
     features: Tensor  # (B, D) float32
@@ -73,7 +71,11 @@ class Scorer:
 
     def logits(self, batch: Any) -> Tensor:
         """Return the logits of a plain forward, (B, C)."""
-        return check_logits(self._logits(batch))
+        if self._forward is not None:
+            return check_logits(self._forward(self.model, batch))
+        if not isinstance(batch, tuple | list):
+            raise ValueError(f"a batch that is {_form(batch)} needs forward=, a callable (model, batch) -> logits")
+        return check_logits(self.model(batch[0]))
 
     def targets(self, batch: Any) -> Tensor:
         """Return the class numbers of a batch."""
@@ -84,20 +86,20 @@ class Scorer:
         else:
             raise ValueError(f"a batch that is {_form(batch)} needs targets=, a callable batch -> class numbers")
         if not isinstance(found, Tensor) or found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
-            shape = (
-                f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-            )
+            got = f"{found.dtype} of {_shape(found)}" if isinstance(found, Tensor) else type(found).__name__
             raise ValueError(
-                f"targets must be one class number per sample, got {shape}; pass targets= to say where they are"
+                f"targets must be one class number per sample, got {got}; pass targets= to say where they are"
             )
         return found.to(torch.int64)
 
     def __call__(self, batch: Any) -> Scores:
         with eval_mode(self.model):
-            device = self.device
-            batch = move(batch, device)
+            batch = move(batch, self.device)
             features, logits = self._run(batch)
-            check_features(features)
+            if not isinstance(features, Tensor) or features.ndim < 2:
+                raise ValueError(
+                    f"features must be a tensor of shape (batch, width), got {_shape(features)}; see features="
+                )
             labels = self.targets(batch)
             check_targets(labels, logits.shape[1])
             if len(labels) != len(logits) or len(features) != len(logits):
@@ -140,8 +142,8 @@ class Scorer:
             if end > n:
                 break
             if held is None:
-                held = Scores(*(value.new_empty((n, *value.shape[1:])) for value in _values(scores)))
-            for whole, part in zip(_values(held), _values(scores), strict=True):
+                held = Scores(*(value.new_empty((n, *value.shape[1:])) for value in scores))
+            for whole, part in zip(held, scores, strict=True):
                 whole[start:end] = part
         if held is None or end != n:
             raise ValueError(f"collate_fn must make one row of each sample, got {end} rows of {n} samples")
@@ -150,7 +152,7 @@ class Scorer:
     def _run(self, batch: Any) -> tuple[Tensor, Tensor]:
         if callable(self._features):
             found = self._features(self.model, batch)
-            features, logits = found if isinstance(found, tuple) else (found, self._logits(batch))
+            features, logits = found if isinstance(found, tuple) else (found, self.logits(batch))
             return features, check_logits(logits)
         if self._tap is None:
             return self._find(batch)
@@ -160,13 +162,6 @@ class Scorer:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         _, given, made = calls[-1]
         return (given if isinstance(self._tap, nn.Linear) else made), logits
-
-    def _logits(self, batch: Any) -> Any:
-        if self._forward is not None:
-            return self._forward(self.model, batch)
-        if not isinstance(batch, tuple | list):
-            raise ValueError(f"a batch that is {_form(batch)} needs forward=, a callable (model, batch) -> logits")
-        return self.model(batch[0])
 
     def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Run a forward and tap the last linear layer whose output has the shape of the logits."""
@@ -201,12 +196,10 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
                 module.training = training
 
 
-@contextmanager
-def kept_generators(device: torch.device) -> Iterator[None]:
+def kept_generators(device: torch.device) -> AbstractContextManager[None]:
     """Restore the random state of the CPU and of the device after the block."""
     devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-        yield
+    return torch.random.fork_rng(devices, device_type=device.type if devices else "cuda")
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -221,16 +214,10 @@ def check_logits(logits: Any) -> Tensor:
     if not isinstance(logits, Tensor):
         logits = logits.get("logits", logits) if isinstance(logits, Mapping) else getattr(logits, "logits", logits)
     if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
-        got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"the model's output must be logits of shape (batch, classes), got {got}; see forward=")
+        raise ValueError(
+            f"the model's output must be logits of shape (batch, classes), got {_shape(logits)}; see forward="
+        )
     return logits
-
-
-def check_features(features: Any) -> None:
-    """Raise an error unless features have shape (batch, ...)."""
-    if not isinstance(features, Tensor) or features.ndim < 2:
-        got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
-        raise ValueError(f"features must be a tensor of shape (batch, width), got {got}; see features=")
 
 
 def check_targets(targets: Tensor, classes: int) -> None:
@@ -240,15 +227,15 @@ def check_targets(targets: Tensor, classes: int) -> None:
         raise ValueError(f"targets must be in 0..{classes - 1}, the model's classes, got {low if low < 0 else high}")
 
 
-def _values(scores: Scores) -> tuple[Tensor, ...]:
-    return scores.features, scores.probabilities, scores.labels, scores.losses
-
-
 def _named(model: nn.Module, name: str) -> nn.Module:
     modules = dict(model.named_modules())
     if name not in modules or not name:
         raise ValueError(unknown("module in features=", name, [found for found in modules if found]))
     return modules[name]
+
+
+def _shape(value: Any) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _form(batch: Any) -> str:

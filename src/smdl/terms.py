@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from smdl import arithmetic
-from smdl.arithmetic import CONCAVE, GRID
+from smdl.arithmetic import CONCAVE, ENTROPY, GRID
 from smdl.distances import Metric
 from smdl.pool import Pool, host, real
 
@@ -40,10 +40,6 @@ class Term:
         self.problem = problem
         self.pool: Pool = problem.pool
 
-    @property
-    def metric(self) -> Metric:
-        return self.problem.metric
-
 
 class ModularTerm(Term):
     """A term that scores each sample on its own: F(S) = Σ of the scores."""
@@ -60,7 +56,7 @@ class Uncertainty(ModularTerm):
 
     def scores(self) -> np.ndarray:
         assert self.pool.probabilities is not None
-        return arithmetic.entropy(host(self.pool.probabilities))
+        return arithmetic.concave_sum(host(self.pool.probabilities), ENTROPY)
 
 
 class MeanCloseness(ModularTerm):
@@ -79,7 +75,7 @@ class FeatureMatch(ModularTerm):
     def scores(self) -> np.ndarray:
         assert self.pool.reference is not None
         reference = host(self.pool.reference)
-        negative = arithmetic.count_negative(reference) / reference.size
+        negative = np.mean(reference < 0)
         if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once per pool
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are negative",
@@ -91,7 +87,7 @@ class FeatureMatch(ModularTerm):
 class SetTerm(Term):
     """A term whose gains depend on the batch so far."""
 
-    unit: float
+    unit: float = 1.0
 
     def start(self, parts: Tensor) -> None:
         """Set S_p <- ∅ for each partition. `parts` is (P, Q) indices; short rows are padded with their first member."""
@@ -118,7 +114,7 @@ class Redundancy(SetTerm):
 
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
-        self.unit = self.metric.bound
+        self.unit = self.problem.metric.bound
 
     def start(self, parts: Tensor) -> None:
         self._parts = parts
@@ -128,7 +124,7 @@ class Redundancy(SetTerm):
         return self._nearest[candidates]
 
     def add(self, picks: Tensor) -> None:
-        distances = self.metric.between(self._parts, picks[:, None])
+        distances = self.problem.metric.between(self._parts, picks[:, None])
         self._nearest[self._parts] = torch.minimum(self._nearest[self._parts], distances)
 
 
@@ -141,7 +137,7 @@ class FacilityLocation(SetTerm):
 
     def __init__(self, problem: "Problem") -> None:
         super().__init__(problem)
-        self.unit = float(len(self.pool)) if self.metric.bound > 0 else 0.0
+        self.unit = float(len(self.pool)) if self.problem.metric.bound > 0 else 0.0
 
     def start(self, parts: Tensor) -> None:
         self._coverage = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
@@ -168,7 +164,7 @@ class FacilityLocation(SetTerm):
         if problem.similarities is not None:
             return problem.on_device("similarities")[rows]
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
-        shares = self.metric.between(rows[..., None], every_sample) * _inverse(self.metric.bound)
+        shares = self.problem.metric.between(rows[..., None], every_sample) * _inverse(self.problem.metric.bound)
         return 1.0 - shares.clamp(max=1.0).to(torch.float32)
 
 
@@ -187,7 +183,6 @@ class FeatureCoverage(SetTerm):
         self.g = CONCAVE[problem.objective.concave]
         scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
         self.factor = GRID * _inverse(scale)
-        self.unit = 1.0
 
     def start(self, parts: Tensor) -> None:
         self._mass = self._tensor(len(parts), self.pool.features.shape[1])
@@ -236,7 +231,6 @@ class LogDeterminant(SetTerm):
                 f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
             )
         self.factor = GRID * _inverse(float(self._diagonal.max().log1p()))
-        self.unit = 1.0
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
@@ -269,10 +263,6 @@ class ClassBalance(SetTerm):
     """F(S) = Σ_c √(samples of class c in S): the second sample of a class is worth less than the first."""
 
     needs = ("labels",)
-
-    def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem)
-        self.unit = 1.0
 
     def start(self, parts: Tensor) -> None:
         self._counts = self._tensor(len(parts), self.pool.classes)

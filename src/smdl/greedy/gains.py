@@ -58,31 +58,16 @@ class LazyFacilityLocation(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Feature coverage with g = square root."""
+    """Feature coverage."""
 
     features: np.ndarray  # (N, D)
-    factor: float
-    coefficient: float
-
-
-class ConcaveCoverage(NamedTuple):
-    """Feature coverage with another concave g."""
-
-    features: np.ndarray
     factor: float
     coefficient: float
     g: int
 
 
-CompiledTerm = (
-    ModularOnly
-    | NearestPick
-    | DenseFacilityLocation
-    | SparseFacilityLocation
-    | LazyFacilityLocation
-    | Coverage
-    | ConcaveCoverage
-)
+FacilityLocations = DenseFacilityLocation | SparseFacilityLocation | LazyFacilityLocation
+CompiledTerm = ModularOnly | NearestPick | FacilityLocations | Coverage
 
 
 def compiled_term(problem: Problem) -> CompiledTerm | None:
@@ -102,10 +87,7 @@ def compiled_term(problem: Problem) -> CompiledTerm | None:
                 return DenseFacilityLocation(problem.similarities, coefficient)
             return LazyFacilityLocation(problem.points, coefficient)
         if isinstance(term, FeatureCoverage):
-            features = problem.pool.features.numpy()
-            if problem.objective.concave == "sqrt":
-                return Coverage(features, term.factor, coefficient)
-            return ConcaveCoverage(features, term.factor, coefficient, term.g)
+            return Coverage(problem.pool.features.numpy(), term.factor, coefficient, term.g)
         return None
     return ModularOnly(0.0)
 
@@ -140,6 +122,16 @@ def _root_rises(features, state, factor, a):
     return total
 
 
+@inlined
+def _concave_rises(features, state, factor, g, a):
+    total = 0.0
+    for u in range(features.shape[1]):
+        x, mass = np.float64(features[a, u]), state[0, u]
+        rise = math.log1p(x / (1.0 + mass)) if g == 1 else x / ((1.0 + mass) * (1.0 + mass + x))
+        total += np.rint(rise * factor)
+    return total
+
+
 def empty_state(term: CompiledTerm) -> np.ndarray:
     """Return the state of a term for S = ∅ (for compiled callers)."""
     raise NotImplementedError
@@ -154,7 +146,6 @@ def _empty_state(term):
         SparseFacilityLocation: lambda term: np.zeros(len(term.neighbours), np.float32),
         LazyFacilityLocation: lambda term: np.zeros(len(term.points.rows), np.float32),
         Coverage: lambda term: np.zeros((2, term.features.shape[1])),  # mass and its root
-        ConcaveCoverage: lambda term: np.zeros((1, term.features.shape[1])),
     }[term.instance_class]
 
 
@@ -194,15 +185,11 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
-    def sqrt_coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        return base + term.coefficient * (_root_rises(term.features, state, term.factor, a) / GRID), count
-
-    def concave_coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        total = 0.0
-        for u in range(term.features.shape[1]):
-            x, mass = np.float64(term.features[a, u]), state[0, u]
-            rise = math.log1p(x / (1.0 + mass)) if term.g == 1 else x / ((1.0 + mass) * (1.0 + mass + x))
-            total += np.rint(rise * term.factor)
+    def coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+        if term.g == 0:
+            total = _root_rises(term.features, state, term.factor, a)
+        else:
+            total = _concave_rises(term.features, state, term.factor, term.g, a)
         return base + term.coefficient * (total / GRID), count
 
     return {
@@ -211,8 +198,7 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
         LazyFacilityLocation: lazy,
-        Coverage: sqrt_coverage,
-        ConcaveCoverage: concave_coverage,
+        Coverage: coverage,
     }[term.instance_class]
 
 
@@ -240,14 +226,10 @@ def _add_pick(term, state, a):  # noqa: ARG001
         for j in range(len(state)):
             state[j] = max(state[j], similarity(term.points, inverse, a, j))
 
-    def sqrt_coverage(term, state, a):
+    def coverage(term, state, a):
         for u in range(term.features.shape[1]):
             state[0, u] += np.float64(term.features[a, u])
-            state[-1, u] = math.sqrt(state[0, u])
-
-    def concave_coverage(term, state, a):
-        for u in range(term.features.shape[1]):
-            state[0, u] += np.float64(term.features[a, u])
+            state[1, u] = math.sqrt(state[0, u])
 
     return {
         ModularOnly: no_state,
@@ -255,8 +237,7 @@ def _add_pick(term, state, a):  # noqa: ARG001
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
         LazyFacilityLocation: lazy,
-        Coverage: sqrt_coverage,
-        ConcaveCoverage: concave_coverage,
+        Coverage: coverage,
     }[term.instance_class]
 
 

@@ -55,16 +55,9 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
                     if not lazy or bound > best or (bound == best and place < winner):
                         if seen[place] != count:
                             a = members[place]
+                            goal = best if lazy else -np.inf
                             bound, seen[place] = gain_of(
-                                term,
-                                state,
-                                modular[a],
-                                a,
-                                picked,
-                                seen[place],
-                                count,
-                                bound,
-                                best if lazy else -np.inf,
+                                term, state, modular[a], a, picked, seen[place], count, bound, goal
                             )
                             _check_gain(bound)
                             bounds[place] = bound

@@ -6,11 +6,11 @@ log_determinant, class_balance, normalize="candidates", pools on an accelerator)
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -80,25 +80,9 @@ def _maximise(
             return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
         return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
 
-    if len(parts) == 1:
-        return [maximise_part(parts[0], keys[0])]
-    return _in_threads(maximise_part, parts, keys, min(threads, len(parts)))
-
-
-def _in_threads(
-    maximise_part: Callable[[np.ndarray, int], Picks], parts: Sequence[np.ndarray], keys: Sequence[int], threads: int
-) -> list[Picks]:
-    """Call maximise_part for every part. Thread t gets parts t, t + threads, ...; thread 0 is the current one."""
-
-    def share(start: int) -> list[Picks]:
-        return [maximise_part(part, key) for part, key in zip(parts[start::threads], keys[start::threads], strict=True)]
-
-    others = [_workers(os.getpid(), threads - 1).submit(share, start) for start in range(1, threads)]
-    out: list[Picks | None] = [None] * len(parts)
-    out[0::threads] = share(0)
-    for start, other in enumerate(others, start=1):
-        out[start::threads] = other.result()
-    return cast("list[Picks]", out)
+    threads = min(threads, len(parts))
+    run = map if threads == 1 else _workers(os.getpid(), threads).map
+    return list(run(maximise_part, parts, keys))
 
 
 @cache

@@ -23,8 +23,9 @@ def report() -> int:
         print(f"{name:<12}{value}")
     print(f"{'packages':<12}{', '.join(f'{name} {version}' for name, version in packages.items())}")
     print(f"{'devices':<12}{', '.join(devices())}")
-    for name, _, _, folder in catalogue.catalogue():
-        print(f"{'data':<12}{name}: {folder or f'not found; `smdl data get {name}` downloads it'}")
+    for name in catalogue.ENTRIES:
+        folder = catalogue.search(name) or f"not found; `smdl data get {name}` downloads it"
+        print(f"{'data':<12}{name}: {folder}")
     problems = {name: check() for name, check in CHECKS.items()}
     for name, problem in problems.items():
         print(f"{'FAILS':<12}{name}: {problem}" if problem else f"{'ok':<12}{name}")

@@ -47,8 +47,9 @@ class ResNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-        for stage in stages:
-            stage.start_at_identity(batchnorm)
+        if not batchnorm:  # start the residual branches at zero: deep networks would not train otherwise
+            for stage in stages:
+                nn.init.zeros_(stage.second[0].weight)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stages(F.relu(self.stem(x)))  # (B, 64 × width, H/4, W/4)
@@ -63,11 +64,6 @@ class Block(nn.Module):
         self.first = _convolution(in_channels, out_channels, stride, batchnorm)
         self.second = _convolution(out_channels, out_channels, 1, batchnorm)
         self.stride, self.missing = stride, out_channels - in_channels
-
-    def start_at_identity(self, batchnorm: bool) -> None:
-        """Start the residual branch at zero if there is no BatchNorm: deep networks would not train otherwise."""
-        if not batchnorm:
-            nn.init.zeros_(self.second[0].weight)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
         residual = self.second(F.relu(self.first(x)))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.training.datasets.augment import Augmentation, flip, pad_crop
+from smdl.training.datasets.augment import Augmentation
 
 
 def crops(image: Tensor, padding: int) -> dict[tuple[int, int], Tensor]:
@@ -46,7 +46,7 @@ def test_crop_positions_are_uniform():
     image = batch(1, 3, 8, 8)
     found = dict.fromkeys(crops(image[0], 2), 0)
     torch.manual_seed(0)
-    for result in pad_crop(image.expand(5000, -1, -1, -1), 2):
+    for result in Augmentation(2)(image.expand(5000, -1, -1, -1)):
         place = next(place for place, crop in crops(image[0], 2).items() if torch.equal(crop, result))
         found[place] += 1
     assert min(found.values()) > 140  # of 200
@@ -56,7 +56,7 @@ def test_crop_positions_are_uniform():
 def test_half_of_the_images_are_flipped_each_on_its_own():
     images = batch(4000, 1, 2, 3)
     torch.manual_seed(0)
-    flipped = flip(images)
+    flipped = Augmentation(flip=True)(images)
     turned = (flipped == images.flip(3)).flatten(1).all(1)
     stayed = (flipped == images).flatten(1).all(1)
     assert bool((turned | stayed).all())
@@ -95,4 +95,4 @@ def test_the_global_generator_decides():
 
 def test_a_negative_padding_is_refused():
     with pytest.raises(ValueError, match="padding must be a whole number ≥ 0, got -1"):
-        pad_crop(batch(1, 1, 2, 2), -1)
+        Augmentation(-1)(batch(1, 1, 2, 2))

@@ -3,12 +3,13 @@
 import io
 import socket
 import tarfile
+from dataclasses import replace
 from hashlib import md5, sha256
 
 import pytest
 
 from smdl.training.datasets import catalogue as module
-from smdl.training.datasets.catalogue import Download, Entry, catalogue, diagnosis, find, get
+from smdl.training.datasets.catalogue import diagnosis, find, get, search
 from smdl.training.datasets.download import CHUNK
 from smdl.training.datasets.errors import DamagedError, DataError
 from tests.training.datasets import made
@@ -16,6 +17,10 @@ from tests.training.datasets import made
 
 def digest(content):
     return f"sha256:{sha256(content).hexdigest()}"
+
+
+def change(monkeypatch, name, **changes):
+    monkeypatch.setitem(module.ENTRIES, name, replace(module.ENTRIES[name], **changes))
 
 
 @pytest.fixture
@@ -27,9 +32,10 @@ def archived(server, tmp_path, monkeypatch):
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         tar.add(source, source.name)
     server.files["cifar-10-python.tar.gz"] = content = packed.getvalue()
-    download = Download(f"{server.url}cifar-10-python.tar.gz", digest(content), len(content))
     sums = {path.name: digest(path.read_bytes()) for path in source.iterdir()}
-    monkeypatch.setitem(module.ENTRIES, "cifar10", Entry("small", ("cifar-10-batches-py",), (download,), sums))
+    change(
+        monkeypatch, "cifar10", host=server.url, downloads={"cifar-10-python.tar.gz": digest(content)}, unpacked=sums
+    )
     return server
 
 
@@ -39,8 +45,8 @@ def filed(server, tmp_path, monkeypatch):
     made.fashion_mnist(tmp_path / "files")
     files = {path.name: path.read_bytes() for path in (tmp_path / "files").iterdir()}
     server.files.update(files)
-    sums = {name: (digest(content), len(content)) for name, content in files.items()}
-    monkeypatch.setitem(module.ENTRIES, "fashion-mnist", module._plain("small", ("fashion-mnist",), server.url, sums))
+    sums = {name: digest(content) for name, content in files.items()}
+    change(monkeypatch, "fashion-mnist", host=server.url, downloads=sums)
     return server
 
 
@@ -94,9 +100,7 @@ def test_an_archive_cannot_write_elsewhere(archived, tmp_path, monkeypatch):
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         tar.addfile(tarfile.TarInfo("../../escaped"))
     archived.files["cifar-10-python.tar.gz"] = content = packed.getvalue()
-    entry = module.ENTRIES["cifar10"]
-    download = Download(entry.downloads[0].url, digest(content), len(content))
-    monkeypatch.setitem(module.ENTRIES, "cifar10", Entry("evil", entry.folders, (download,), entry.files))
+    change(monkeypatch, "cifar10", downloads={"cifar-10-python.tar.gz": digest(content)})
     with pytest.raises(DataError, match="cannot be unpacked"):
         get("cifar10")
     assert not list(tmp_path.rglob("escaped"))
@@ -104,8 +108,7 @@ def test_an_archive_cannot_write_elsewhere(archived, tmp_path, monkeypatch):
 
 
 def test_an_archive_without_the_folder_is_named(archived, monkeypatch):
-    entry = module.ENTRIES["cifar10"]
-    monkeypatch.setitem(module.ENTRIES, "cifar10", Entry("odd", ("other",), entry.downloads, entry.files))
+    change(monkeypatch, "cifar10", folders=("other",))
     with pytest.raises(DataError, match=r"expected to hold a folder other, found \['cifar-10-batches-py'\]"):
         get("cifar10")
     assert archived.asked == [None]
@@ -116,9 +119,7 @@ def test_offline_one_message_says_what_to_do(tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{free.getsockname()[1]}"
-    entry = module.ENTRIES["cifar100"]
-    download = Download(f"http://{host}/cifar-100-python.tar.gz", "sha256:0", 1)
-    monkeypatch.setitem(module.ENTRIES, "cifar100", Entry("none", entry.folders, (download,), entry.files))
+    change(monkeypatch, "cifar100", host=f"http://{host}/", downloads={"cifar-100-python.tar.gz": "sha256:0"})
     with pytest.raises(DataError) as caught:
         get("cifar100")
     message = str(caught.value)
@@ -167,13 +168,12 @@ def test_an_unknown_set_gives_near_names():
             function("cifar-10")
 
 
-def test_the_list_says_what_is_here(tmp_path):
+def test_a_search_finds_what_is_here(tmp_path):
     made.cifar100(tmp_path / "cifar-100-python")
-    rows = {row.name: row for row in catalogue(tmp_path)}
-    assert list(rows) == ["fashion-mnist", "cifar10", "cifar100", "svhn"]
-    assert rows["cifar100"].folder == tmp_path / "cifar-100-python"
-    assert rows["cifar10"].folder is None
-    assert round(rows["fashion-mnist"].bytes / 1e6) == 31
+    found = {name: search(name, tmp_path) for name in module.ENTRIES}
+    here = tmp_path / "cifar-100-python"
+    assert found == {"fashion-mnist": None, "cifar10": None, "cifar100": here, "svhn": None}
+    assert round(module.ENTRIES["fashion-mnist"].bytes / 1e6) == 31
 
 
 def test_the_error_for_a_damaged_file_shows_both_checksums(tmp_path):
@@ -195,6 +195,6 @@ def test_files_published_with_an_md5_are_checked_by_it(tmp_path):
 
 def test_every_download_has_a_sha256():
     for entry in module.ENTRIES.values():
-        for download in entry.downloads:
-            algorithm, _, digits = download.checksum.partition(":")
+        for checksum in entry.downloads.values():
+            algorithm, _, digits = checksum.partition(":")
             assert (algorithm, len(digits)) == ("sha256", 64)

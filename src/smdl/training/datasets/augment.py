@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.errors import choice
+from smdl.errors import whole_number
 
 
 @dataclass(frozen=True)
@@ -25,32 +25,17 @@ class Augmentation:
     flip: bool = False
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise ValueError(choice("padding", self.padding, "a whole number ≥ 0"))
+        whole_number("padding", self.padding, 0)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return a new batch of the same shape and type."""
-        return _shifted(images, self.padding, self.flip)
-
-
-def pad_crop(images: Tensor, padding: int) -> Tensor:
-    """Crop each image at a random place, after padding by `padding` zeros per side."""
-    return Augmentation(padding)(images)
-
-
-def flip(images: Tensor) -> Tensor:
-    """Mirror each image left to right with probability 1/2."""
-    return Augmentation(flip=True)(images)
-
-
-def _shifted(images: Tensor, padding: int, mirror: bool) -> Tensor:
-    table = _table(images.shape, padding, mirror, images.dtype, images.device)
-    place = torch.randint(len(table.steps), table.starts.shape).to(images.device)
-    mirrored = [images.flip(3).flatten()] if mirror else []
-    memory = torch.cat([table.margin, images.flatten(), *mirrored, table.margin])
-    starts = table.starts + table.steps.index_select(0, place)
-    moved = memory.unfold(0, images[0].numel(), 1).index_select(0, starts).view_as(images)
-    return moved.mul_(table.inside.index_select(0, table.corners.index_select(0, place))) if padding else moved
+        table = _table(images.shape, self.padding, self.flip, images.dtype, images.device)
+        place = torch.randint(len(table.steps), table.starts.shape).to(images.device)
+        mirrored = [images.flip(3).flatten()] if self.flip else []
+        memory = torch.cat([table.margin, images.flatten(), *mirrored, table.margin])
+        starts = table.starts + table.steps.index_select(0, place)
+        moved = memory.unfold(0, images[0].numel(), 1).index_select(0, starts).view_as(images)
+        return moved.mul_(table.inside.index_select(0, table.corners.index_select(0, place))) if self.padding else moved
 
 
 class _Table(NamedTuple):

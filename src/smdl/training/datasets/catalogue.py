@@ -6,10 +6,9 @@ The sha256 sums of the downloads are those of TensorFlow Datasets and Keras, for
 import hashlib
 import os
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from smdl.errors import unknown
 from smdl.training.datasets.download import fetch
@@ -20,85 +19,51 @@ SYSTEM = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
 
 
 @dataclass(frozen=True)
-class Download:
-    """One file to download. A tar.gz unpacks to the folder of the data set."""
-
-    url: str
-    checksum: str  # algorithm:digits, as pooch reads it
-    bytes: int
-
-    @property
-    def name(self) -> str:
-        return self.url.rpartition("/")[2]
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One data set. `folders` are the names that its folder may have; downloads go to the first."""
+    """One data set. Checksums are algorithm:digits, as pooch reads them.
 
-    about: str
-    folders: tuple[str, ...]
-    downloads: tuple[Download, ...]
-    files: dict[str, str]  # name: checksum
+    bytes      to download
+    folders    the names that its folder may have; downloads go to the first
+    host       where the downloads are
+    downloads  checksum of each download; a tar.gz unpacks to the folder of the data set
+    unpacked   checksum of each file of a tar.gz
+    """
 
-    @property
-    def bytes(self) -> int:
-        return sum(download.bytes for download in self.downloads)
-
-    @property
-    def archive(self) -> bool:
-        return self.downloads[0].name.endswith(".tar.gz")
-
-
-class Row(NamedTuple):
-    """One row of `smdl data list`. `folder` is None if the data set is not on this machine."""
-
-    name: str
     about: str
     bytes: int
-    folder: Path | None
+    folders: tuple[str, ...]
+    host: str
+    downloads: dict[str, str]
+    unpacked: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def files(self) -> dict[str, str]:
+        return self.unpacked or self.downloads
 
-def _plain(about: str, folders: tuple[str, ...], host: str, files: dict[str, tuple[str, int]]) -> Entry:
-    """A data set whose files are downloaded one by one; `files` maps a name to its checksum and size."""
-    downloads = tuple(Download(host + name, checksum, size) for name, (checksum, size) in files.items())
-    return Entry(about, folders, downloads, {download.name: download.checksum for download in downloads})
+    @property
+    def urls(self) -> list[str]:
+        return [self.host + name for name in self.downloads]
 
 
 ENTRIES = {
-    "fashion-mnist": _plain(
+    "fashion-mnist": Entry(
         "60,000 + 10,000 grey images of clothes, 28 × 28, 10 classes",
+        30_878_645,
         ("fashion-mnist", "FashionMNIST/raw"),
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         {
-            "train-images-idx3-ubyte.gz": (
-                "sha256:3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                26_421_880,
-            ),
-            "train-labels-idx1-ubyte.gz": (
-                "sha256:a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                29_515,
-            ),
-            "t10k-images-idx3-ubyte.gz": (
-                "sha256:346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                4_422_102,
-            ),
-            "t10k-labels-idx1-ubyte.gz": (
-                "sha256:67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-                5_148,
-            ),
+            "train-images-idx3-ubyte.gz": "sha256:3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "train-labels-idx1-ubyte.gz": "sha256:a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "t10k-images-idx3-ubyte.gz": "sha256:346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "t10k-labels-idx1-ubyte.gz": "sha256:67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
         },
     ),
     "cifar10": Entry(
         "50,000 + 10,000 colour images of things, 32 × 32, 10 classes",
+        170_498_071,
         ("cifar-10-batches-py",),
-        (
-            Download(
-                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-                170_498_071,
-            ),
-        ),
+        "https://www.cs.toronto.edu/~kriz/",
+        {"cifar-10-python.tar.gz": "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
         {
             "batches.meta": "sha256:f962466ef690d46b226450fb9aadc74ba4bc64a76aa526b5827fe4bc5c7125cb",
             "data_batch_1": "sha256:54636561a3ce25bd3e19253c6b0d8538147b0ae398331ac4a2d86c6d987368cd",
@@ -111,14 +76,10 @@ ENTRIES = {
     ),
     "cifar100": Entry(
         "50,000 + 10,000 colour images of things, 32 × 32, 100 classes",
+        169_001_437,
         ("cifar-100-python",),
-        (
-            Download(
-                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-                169_001_437,
-            ),
-        ),
+        "https://www.cs.toronto.edu/~kriz/",
+        {"cifar-100-python.tar.gz": "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"},
         {
             # published as md5 only; the archive they come from is checked by its sha256
             "meta": "md5:7973b15100ade9c7d40fb424638fde48",
@@ -126,34 +87,35 @@ ENTRIES = {
             "test": "md5:f0ef6b0ae62326f3e7ffdfab6717acfc",
         },
     ),
-    "svhn": _plain(
+    "svhn": Entry(
         "73,257 + 26,032 colour images of house numbers, 32 × 32, 10 classes",
+        246_316_178,
         ("svhn",),
         "http://ufldl.stanford.edu/housenumbers/",
         {
-            "train_32x32.mat": ("sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8", 182_040_794),
-            "test_32x32.mat": ("sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b", 64_275_384),
+            "train_32x32.mat": "sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+            "test_32x32.mat": "sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
         },
     ),
 }
 
 
-def catalogue(root: str | Path | None = None) -> list[Row]:
-    """List the downloadable data sets, and where each was found."""
-    return [Row(name, entry.about, entry.bytes, _search(entry, root)) for name, entry in ENTRIES.items()]
+def search(name: str, root: str | Path | None = None) -> Path | None:
+    """Return the folder that holds the files of a data set; None if there is none."""
+    entry = _entry(name)
+    return next((place for place in _places(entry, root) if _lack(place, entry) == ""), None)
 
 
 def find(name: str, root: str | Path | None = None) -> Path:
     """Return the folder that holds the files of a data set. It may be root, SMDL_DATA, the cache or the system's data
     folder, or a folder inside one of them."""
-    entry = _entry(name)
-    found = _search(entry, root)
-    if found is not None:
+    if (found := search(name, root)) is not None:
         return found
+    entry = _entry(name)
     places = "".join(f"\n  {place}{_lack(place, entry)}" for place in _places(entry, root))
     raise DataError(
         f"the data set {name} is not on this machine. Its files {', '.join(entry.files)} were looked for in{places}\n"
-        f"`smdl data get {name}` downloads it ({entry.bytes / 1e6:.0f} MB from {entry.downloads[0].url}); "
+        f"`smdl data get {name}` downloads it ({entry.bytes / 1e6:.0f} MB from {entry.urls[0]}); "
         "or put the files into one of these folders, or set data.root or SMDL_DATA to their folder"
     )
 
@@ -167,16 +129,15 @@ def get(name: str, root: str | Path | None = None) -> Path:
     if all((folder / file).is_file() and _sum(folder / file, right) == right for file, right in entry.files.items()):
         return folder
     try:
-        for download in entry.downloads:
-            path = fetch(download.url, (base if entry.archive else folder) / download.name, download.checksum)
-            if entry.archive:
+        for url, (file, checksum) in zip(entry.urls, entry.downloads.items(), strict=True):
+            path = fetch(url, (base if entry.unpacked else folder) / file, checksum)
+            if entry.unpacked:
                 _unpack(path, folder)
                 path.unlink()
     except DataError as error:
-        urls = ", ".join(download.url for download in entry.downloads)
         raise DataError(
-            f"{error}\nTry `smdl data get {name}` again; or download {urls} by other means and put "
-            f"{', '.join(entry.files)}{' (from the archive)' if entry.archive else ''} into {folder}"
+            f"{error}\nTry `smdl data get {name}` again; or download {', '.join(entry.urls)} by other means and put "
+            f"{', '.join(entry.files)}{' (from the archive)' if entry.unpacked else ''} into {folder}"
         ) from error.__cause__
     return folder
 
@@ -202,10 +163,6 @@ def _places(entry: Entry, root: str | Path | None) -> list[Path]:
     bases = [root, os.environ.get("SMDL_DATA"), cache_folder(), SYSTEM]
     bases = [Path(base).expanduser() for base in bases if base]
     return [base / folder for base in bases for folder in ("", *entry.folders)]
-
-
-def _search(entry: Entry, root: str | Path | None) -> Path | None:
-    return next((place for place in _places(entry, root) if _lack(place, entry) == ""), None)
 
 
 def _lack(place: Path, entry: Entry) -> str:

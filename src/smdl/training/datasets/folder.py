@@ -25,8 +25,10 @@ def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
     """
     if not root.is_dir():
         raise DataError(f"{LAYOUT}; there is no folder {root}")
-    if not _folders(root / "train"):
-        classes, files, labels = _list_images(root, [path.name for path in _folders(root)])
+    base = root / "train" if _folders(root / "train") else root
+    classes = [path.name for path in _folders(base)]
+    files, labels = _list_images(base, classes)
+    if base == root:
         part = _read(files, labels, resolution)
         rows = stratified_split(labels, 0.2, generator(seed, "folder"))
         train, test = (Part(part.images[indices], part.labels[indices]) for indices in rows)
@@ -34,8 +36,7 @@ def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
     other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
     if other is None:
         raise DataError(f"{LAYOUT}; {root} has train, but neither test nor val")
-    classes, files, labels = _list_images(root / "train", [path.name for path in _folders(root / "train")])
-    _, more_files, more_labels = _list_images(other, classes)
+    more_files, more_labels = _list_images(other, classes)
     both = _read(files + more_files, np.concatenate([labels, more_labels]), resolution)
     cut = len(files)
     return Source(Part(both.images[:cut], both.labels[:cut]), Part(both.images[cut:], both.labels[cut:]), classes)
@@ -47,10 +48,8 @@ def _folders(path: Path) -> list[Path]:
     return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _list_images(root: Path, classes: list[str]) -> tuple[list[str], list[Path], np.ndarray]:
-    """Return (classes, image files below root in order, class number of each file)."""
-    if not classes:
-        raise DataError(f"{LAYOUT}; {root} has no folders")
+def _list_images(root: Path, classes: list[str]) -> tuple[list[Path], np.ndarray]:
+    """Return (image files below root in order, class number of each file)."""
     files: list[Path] = []
     labels: list[int] = []
     for path in _folders(root):
@@ -63,7 +62,7 @@ def _list_images(root: Path, classes: list[str]) -> tuple[list[str], list[Path],
         labels += [classes.index(path.name)] * len(images)
     if not files:
         raise DataError(f"{LAYOUT}; {root} has no folders")
-    return classes, files, np.array(labels, dtype=np.int64)
+    return files, np.array(labels, dtype=np.int64)
 
 
 def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part:

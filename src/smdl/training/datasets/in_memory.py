@@ -1,7 +1,7 @@
 """InMemory: a data set held in memory that reads whole batches at once."""
 
 from collections.abc import Sequence
-from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from smdl.training.datasets.augment import Augmentation
 
 
+@dataclass(eq=False, repr=False)
 class InMemory(Dataset[tuple[Tensor, Any]]):
     """Images (N, C, H, W) as uint8, or float vectors (N, D), with one class number per sample.
 
@@ -21,23 +22,18 @@ class InMemory(Dataset[tuple[Tensor, Any]]):
     classes    the names of the classes
     """
 
-    def __init__(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        mean: Tensor | None = None,
-        std: Tensor | None = None,
-        augmentation: Augmentation | None = None,
-        classes: Sequence[str] | None = None,
-    ) -> None:
-        if len(images) != len(labels):
-            raise ValueError(f"there must be one label per image, got {len(images)} images, {len(labels)} labels")
-        self.images = images
-        self.labels = labels.to(torch.int64)
-        self.mean = mean
-        self.std = std
-        self.augmentation = augmentation
-        self.classes = classes
+    images: Tensor
+    labels: Tensor
+    mean: Tensor | None = None
+    std: Tensor | None = None
+    augmentation: Augmentation | None = None
+    classes: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        images, labels = len(self.images), len(self.labels)
+        if images != labels:
+            raise ValueError(f"there must be one label per image, got {images} images, {labels} labels")
+        self.labels = self.labels.to(torch.int64)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -62,17 +58,12 @@ class InMemory(Dataset[tuple[Tensor, Any]]):
 
     def plain(self) -> "InMemory":
         """Return the same samples, in the same memory, without augmentation."""
-        twin = copy(self)
-        twin.augmentation = None
-        return twin
+        return replace(self, augmentation=None)
 
     def labelled_subset(self, indices: Tensor, labels: Tensor) -> "InMemory":
         """Return these samples with these labels."""
-        twin = copy(self)
-        if not torch.equal(indices, torch.arange(len(self))):  # otherwise share the images
-            twin.images = self.images.index_select(0, indices)
-        twin.labels = labels
-        return twin
+        whole = torch.equal(indices, torch.arange(len(self)))  # then share the images
+        return replace(self, images=self.images if whole else self.images.index_select(0, indices), labels=labels)
 
 
 def identity_collate(batch: Any) -> Any:

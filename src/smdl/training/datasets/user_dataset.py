@@ -5,6 +5,7 @@ Subsets, splits, imbalance and label noise of the config work on them as on any 
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,13 @@ from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.progress import progress_bar
 
 
+@dataclass(eq=False, repr=False)
 class LabelledSubset(Dataset[tuple[Any, int]]):
     """Some samples of a data set, with given labels."""
 
-    def __init__(self, dataset: Any, indices: Tensor, labels: Tensor) -> None:
-        self.dataset = dataset
-        self.indices = indices
-        self.labels = labels
+    dataset: Any
+    indices: Tensor
+    labels: Tensor
 
     def __len__(self) -> int:
         return len(self.indices)
