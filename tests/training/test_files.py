@@ -108,8 +108,9 @@ with locked(Path({str(tmp_path)!r})):
     print("held", flush=True)
     input()
 """
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"

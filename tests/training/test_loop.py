@@ -482,10 +482,11 @@ VALUES = [
 
 def place_of(state, path):
     """The dict or list that holds a value, and the value's key in it."""
-    for name in path.split(".") if "model" not in path else path.split(".", 1):
-        holder, key = state, int(name) if name.isdigit() else name
+    names = path.split(".") if "model" not in path else path.split(".", 1)
+    keys = [int(name) if name.isdigit() else name for name in names]
+    for key in keys[:-1]:
         state = state[key]
-    return holder, key
+    return state, keys[-1]
 
 
 @pytest.mark.parametrize("method", ["recommended", "paper"])
