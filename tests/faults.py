@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Mutations of a checkpoint and of cached features, all of which must be refused.
+#: Mutations of a checkpoint (twice: the file, and a run that resumes from it), of cached features and of compiled
+#: code. All must be refused.
 MUTATIONS = 400
-#: File operations (make a folder, open for writing, flush to disk, rename, remove) of a run of two epochs and of an
-#: experiment of two runs. A process is killed before each of them, and the disk is full at each of them.
+#: File operations (make a folder, open for writing, flush to disk, rename) of a run of two epochs with a reference
+#: model, and of an experiment of two runs. The process is killed before each of them, and started again.
 RUN_OPERATIONS, EXPERIMENT_OPERATIONS = 38, 62
-#: Processes that end by os._exit or SIGKILL: runs at some of their file operations, and whole experiments.
-EXITS_OF_RUNS, KILLED_EXPERIMENTS = 3, 1
+#: File operations of a run of two epochs at each of which the disk is full.
+FULL_DISK_OPERATIONS = 33
+#: Runs in a process of their own that ends by os._exit in the middle of a write.
+EXITS_OF_RUNS = 3
 #: Values of a wrong type, length or shape in the state of a run, all of which must be refused.
 WRONG_VALUES = 273
 

@@ -67,6 +67,8 @@ def test_an_existing_file_is_never_replaced_by_a_folder(tmp_path):
     (tmp_path / "digits").write_text("mine")
     assert claim(tmp_path / "digits") == "digits-2"
     assert (tmp_path / "digits").read_text() == "mine"
+    with pytest.raises(files.DiskError, match="a part of the path is a file, not a folder"):
+        claim(tmp_path / "digits" / "run")
 
 
 def test_a_folder_that_a_killed_process_left_empty_is_used_unless_another_process_has_it(tmp_path):

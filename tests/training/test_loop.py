@@ -27,6 +27,7 @@ from smdl.training.config import (
 from smdl.training.progress import Silent
 from tests.faults import (
     EXITS_OF_RUNS,
+    FULL_DISK_OPERATIONS,
     MUTATIONS,
     RUN_OPERATIONS,
     WRONG_VALUES,
@@ -223,6 +224,7 @@ def test_a_disk_that_is_full_at_any_file_operation_loses_nothing(tmp_path):
     config = replace(TWO_EPOCHS, method="uniform")
     with failing_disk(tmp_path / "0", None, full) as disk:
         loop.train(config, tmp_path / "0")
+    assert len(disk.done) == FULL_DISK_OPERATIONS
     for at, operation in enumerate(disk.done):
         folder = tmp_path / str(at + 1)
         with pytest.raises(files.DiskError) as raised, failing_disk(folder, at, full):
@@ -482,11 +484,10 @@ VALUES = [
 
 def place_of(state, path):
     """The dict or list that holds a value, and the value's key in it."""
-    names = path.split(".") if "model" not in path else path.split(".", 1)
-    keys = [int(name) if name.isdigit() else name for name in names]
-    for key in keys[:-1]:
-        state = state[key]
-    return state, keys[-1]
+    *names, last = path.split(".", 1) if path.startswith("model") else path.split(".")
+    for name in names:
+        state = state[int(name) if name.isdigit() else name]
+    return state, int(last) if last.isdigit() else last
 
 
 @pytest.mark.parametrize("method", ["recommended", "paper"])

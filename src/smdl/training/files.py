@@ -100,8 +100,8 @@ def unused(folder: Path) -> bool:
         return all(entry.name == ".lock" or entry.name.endswith(".part") for entry in folder.iterdir())
     except FileNotFoundError:
         return True
-    except NotADirectoryError:
-        return False
+    except NotADirectoryError:  # it is a file, or a part of the path is one and no folder can be made
+        return not folder.exists()
 
 
 @contextmanager
