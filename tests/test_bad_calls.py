@@ -190,10 +190,10 @@ PARTS = {
     "candidates": ("Full(replacement=True)",),
 }
 CASES = [
-    pytest.param(name, argument, value, id=f"{name}({argument}={value!r})"[:90])
+    pytest.param(name, argument, value, id=f"{name}-{argument}-{place}-{type(value).__name__}")
     for name, (_, _, wrong) in CALLS.items()
     for argument, values in wrong.items()
-    for value in values
+    for place, value in enumerate(values)
 ]
 
 
