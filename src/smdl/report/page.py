@@ -18,7 +18,8 @@ LINES = 12
 #: What the label of a verdict says.
 LABELS = {"unclear": "too few seeds", "chance": "at chance", "missing": "no runs"}
 PROTOCOL_NOTES = {
-    "time": "Equal time: as many steps as the baseline’s calibrated seconds allow.",
+    "time": "Equal time: as many steps as the baseline’s calibrated seconds allow, after the seconds of the reference"
+    " model if the method has one.",
     "steps": "Equal steps: each arm trains for the planned number of steps, whatever they cost.",
     "epochs": "Equal epochs: each arm trains for the planned number of epochs, whatever they cost.",
 }
@@ -57,7 +58,7 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
 
 
 def _lines(results: Results) -> list[dict[str, str]]:
-    """Return one line per arm: its verdict at the primary endpoint."""
+    """Return one line per arm: its verdict at the primary endpoint. The label says what the text then need not."""
     return [
         {
             "kind": test.verdict,
