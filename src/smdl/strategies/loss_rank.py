@@ -27,12 +27,7 @@ class LossRank(Strategy):
     needs_all = True
 
     def __init__(
-        self,
-        pressure: float = 100.0,
-        final_pressure: float = 1.0,
-        *,
-        sort_every: int = 100,
-        recompute: bool = False,
+        self, pressure: float = 100.0, final_pressure: float = 1.0, *, sort_every: int = 100, recompute: bool = False
     ) -> None:
         for name, value in (("pressure", pressure), ("final_pressure", final_pressure)):
             if isinstance(value, bool) or not isinstance(value, int | float):
