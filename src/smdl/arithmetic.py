@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from smdl.jit import compiled
+from smdl.jit import compiled, inlined
 
 #: Set terms are rounded to multiples of scale / GRID before they are summed. Such sums are exact, so they are the same
 #: in any order, with any number of threads, and in the compiled and the torch code.
@@ -22,6 +22,12 @@ FLAT = 1e-12
 
 CONCAVE = {"sqrt": 0, "log": 1, "ratio": 2}
 ENTROPY = 3
+
+
+@inlined
+def inverse(scale: float) -> float:
+    """Return 1 / scale, and 0 if the scale is 0."""
+    return 1.0 / scale if scale > 0.0 else 0.0
 
 
 @compiled

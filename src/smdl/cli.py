@@ -3,8 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -222,15 +222,10 @@ def _commands() -> _Commands:
     return parser
 
 
-@contextmanager
-def _display(quiet: bool) -> "Iterator[Display]":
+def _display(quiet: bool) -> "closing[Display]":
     from smdl.training import progress
 
-    display = progress.display(quiet)
-    try:
-        yield display
-    finally:
-        display.close()
+    return closing(progress.display(quiet))
 
 
 def _jobs(jobs: int | str, device: str) -> int:

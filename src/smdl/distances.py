@@ -1,6 +1,7 @@
 """φ: euclidean, cosine, correlation and gaussian, over features or over last-layer gradients.
 
-A `Space` computes inner products and squared distances of its points; a `Metric` turns them into a distance.
+A space (`FeatureSpace`, `GradientSpace`) computes inner products and squared distances of its points; a `Metric` turns
+them into a distance.
 Distances are computed from differences, never from ‖u‖² + ‖v‖² − 2⟨u, v⟩, which loses most digits in float32.
 """
 
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.pool import Pool, host, real, widest
+
+if TYPE_CHECKING:
+    from smdl.gradients import GradientSpace
 
 EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
 
@@ -77,29 +81,15 @@ DISTANCES = {
 }
 
 
-class Space(Protocol):
-    """Points with inner products and squared distances. Indices broadcast against each other."""
-
-    @property
-    def host(self) -> np.ndarray: ...
-    @property
-    def radius(self) -> float:
-        """Half of an upper bound of the distances."""
-        ...
-
-    def inner(self, i: Tensor, j: Tensor) -> Tensor: ...
-    def squared(self, i: Tensor, j: Tensor) -> Tensor: ...
-    def lengths(self) -> np.ndarray: ...
-
-
 class FeatureSpace:
-    """The rows of a matrix, (N, D)."""
+    """The rows of a matrix, (N, D). Indices broadcast against each other."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows, self.host = rows, host(rows)
 
     @property
     def radius(self) -> float:
+        """Half of an upper bound of the distances."""
         mean = arithmetic.column_sums(self.host) / len(self.rows)
         return math.sqrt(arithmetic.squared_distances(self.host, mean).max())
 
@@ -138,7 +128,9 @@ _SAFE_EXPONENTS = {torch.float32: (-30, 50), torch.float64: (-400, 400)}
 class Metric:
     """φ over a space. `bound` is D, an upper bound of all distances."""
 
-    def __init__(self, pool: Pool, space: Space, name: str, sigma: float | None = None) -> None:
+    def __init__(
+        self, pool: Pool, space: "FeatureSpace | GradientSpace", name: str, sigma: float | None = None
+    ) -> None:
         self.name, self.space, self.size = name, space, len(pool)
         self.code = DISTANCES[name].code
         self._device, self._real = pool.device, real(pool.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE
-from smdl.distances import DISTANCES, FeatureSpace, Metric, Space, in_safe_range
+from smdl.distances import DISTANCES, FeatureSpace, Metric, in_safe_range
 from smdl.errors import choice, number, one_of, positive, unknown, whole_number
 from smdl.gradients import GradientSpace
 from smdl.pool import Pool
@@ -132,11 +132,7 @@ OPTIONS: dict[str, Any] = {
     for parameter in inspect.signature(Objective).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 }
-PRESETS = {
-    "paper": Objective.paper,
-    "paper_subset": Objective.paper_subset,
-    "recommended": Objective.recommended,
-}
+PRESETS = {"paper": Objective.paper, "paper_subset": Objective.paper_subset, "recommended": Objective.recommended}
 
 
 def as_objective(objective: "Objective | str") -> Objective:
@@ -202,7 +198,7 @@ class Problem:
         return in_safe_range(self.pool.features, least=1.0 if gradients else 0.0)
 
     @cached_property
-    def space(self) -> Space:
+    def space(self) -> FeatureSpace | GradientSpace:
         features, scale = self.scaled_features
         in_gradients = self.objective.space == "gradients"
         return GradientSpace(self.pool, features, scale) if in_gradients else FeatureSpace(features)

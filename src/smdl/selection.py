@@ -16,7 +16,7 @@ from smdl.greedy.maximise import OPTIMIZERS, Rule
 from smdl.greedy.partition import get_mini_batch
 from smdl.objective import Objective, Problem, as_objective
 from smdl.pool import Array, Pool
-from smdl.terms import TERMS, FacilityLocation, ModularTerm, Redundancy
+from smdl.terms import TERMS, FacilityLocation, ModularTerm
 
 #: n × size up to which optimizer="auto" is lazy.
 LAZY_UP_TO = 2_000_000_000
@@ -153,9 +153,8 @@ def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> 
         else:
             terms[name] = problem.coefficient(name) * _gain_sum(problem, name, chosen)
     as_printed = dict(terms)
-    for name in terms:
-        if TERMS[name] is Redundancy:
-            as_printed[name] = problem.coefficient(name) * _redundancy_as_printed(problem, chosen)
+    if "redundancy" in terms:
+        as_printed["redundancy"] = problem.coefficient("redundancy") * _redundancy_as_printed(problem, chosen)
     return Evaluation(math.fsum(terms.values()), math.fsum(as_printed.values()), terms)
 
 
@@ -234,9 +233,7 @@ def _indices(name: str, value: Array, n: int) -> np.ndarray:
 
 def _candidates(n: int, among: Array | None, exclude: Array | None) -> np.ndarray:
     """Return the allowed rows in ascending order."""
-    if among is None and exclude is None:
-        return np.arange(n, dtype=np.int32)
-    allowed = np.zeros(n, bool) if among is not None else np.ones(n, bool)
+    allowed = np.full(n, among is None)
     if among is not None:
         allowed[_indices("among", among, n)] = True
     if exclude is not None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from smdl.arithmetic import inverse
 from smdl.distances import COSINE, EUCLIDEAN, Metric
 from smdl.gradients import GradientSpace
 from smdl.jit import INLINED, compiled, inlined, reordered
@@ -160,9 +161,9 @@ def _distance(points, i, j):  # noqa: ARG001
 
 
 @inlined
-def similarity(points, inverse, i, j):
-    """Return 1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `inverse` is 1/D."""
-    return np.float32(1.0) - np.float32(min(distance(points, i, j) * inverse, 1.0))
+def similarity(points, scale, i, j):
+    """Return 1 − φ/D as float32: a multiple of 2⁻²⁴ in [0, 1]. `scale` is 1/D."""
+    return np.float32(1.0) - np.float32(min(distance(points, i, j) * scale, 1.0))
 
 
 @compiled
@@ -179,12 +180,12 @@ def _mirror(out):
 @compiled
 def _fill(points, out):
     """Fill the dense matrix tile by tile: the columns of a tile stay in the cache while its rows are computed."""
-    n, inverse = len(out), 1.0 / points.bound
+    n, scale = len(out), 1.0 / points.bound
     for top in range(0, n, ROWS):
         for left in range(top, n, COLUMNS):
             for i in range(top, min(top + ROWS, n)):
                 for j in range(max(left, i), min(left + COLUMNS, n)):
-                    out[i, j] = similarity(points, inverse, i, j)
+                    out[i, j] = similarity(points, scale, i, j)
     _mirror(out)
 
 
@@ -196,7 +197,7 @@ def _fill_gradients(points, out):
     only for the pairs whose terms cancel.
     """
     rows, errors, e, f, bound = points
-    n, inverse = len(out), 1.0 / bound
+    n, scale = len(out), 1.0 / bound
     error_gaps, row_gaps, transposed = np.empty(n), np.empty(n), np.empty((errors.shape[1], n))
     for i in range(n):
         for c in range(len(transposed)):
@@ -216,13 +217,13 @@ def _fill_gradients(points, out):
         for j in range(length):
             squared = _gradient_gap(a[j], b[j], ei, ej[j], fi, fj[j])
             cancelled += squared < (a[j] * (fi + fj[j]) + b[j] * (ei + ej[j])) / 64.0
-            target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * inverse, 1.0))
+            target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
         if cancelled > 0:
             for j in range(length):
                 squared = _gradient_gap(a[j], b[j], ei, ej[j], fi, fj[j])
                 if squared < (a[j] * (fi + fj[j]) + b[j] * (ei + ej[j])) / 64.0:
                     squared = _gradient_gap(a[j], _wide_gaps(rows, i, i + j), ei, ej[j], fi, fj[j])
-                    target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * inverse, 1.0))
+                    target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
     _mirror(out)
 
 
@@ -274,11 +275,11 @@ def _nearest(points, graph, start, stop):
                 for j in range(left, min(left + COLUMNS, n)):
                     if row[j - left] < gaps[r, k - 1] and j != top + r:
                         held[r] = _insert(gaps[r], neighbours[r], held[r], row[j - left], j)
-        inverse = 1.0 / points.bound if points.bound > 0.0 else 0.0
+        scale = inverse(points.bound)
         for r in range(rows):
             for t in range(k):
                 graph.neighbours[top + r, t] = neighbours[r, t]
-                graph.similarities[top + r, t] = similarity(points, inverse, top + r, neighbours[r, t])
+                graph.similarities[top + r, t] = similarity(points, scale, top + r, neighbours[r, t])
 
 
 @compiled

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from smdl import arithmetic
-from smdl.arithmetic import CONCAVE, ENTROPY, GRID
+from smdl.arithmetic import CONCAVE, ENTROPY, GRID, inverse
 from smdl.distances import Metric
 from smdl.pool import Pool, host, real
 
@@ -164,7 +164,7 @@ class FacilityLocation(SetTerm):
         if problem.similarities is not None:
             return problem.on_device("similarities")[rows]
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
-        shares = self.problem.metric.between(rows[..., None], every_sample) * _inverse(self.problem.metric.bound)
+        shares = self.problem.metric.between(rows[..., None], every_sample) * inverse(self.problem.metric.bound)
         return 1.0 - shares.clamp(max=1.0).to(torch.float32)
 
 
@@ -182,7 +182,7 @@ class FeatureCoverage(SetTerm):
             raise ValueError("feature_coverage needs features with a finite sum, and theirs overflows: scale them")
         self.g = CONCAVE[problem.objective.concave]
         scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
-        self.factor = GRID * _inverse(scale)
+        self.factor = GRID * inverse(scale)
 
     def start(self, parts: Tensor) -> None:
         self._mass = self._tensor(len(parts), self.pool.features.shape[1])
@@ -230,7 +230,7 @@ class LogDeterminant(SetTerm):
                 f"log_determinant needs noise of at least {objective.noise * largest / LARGEST_KERNEL:.3g} for these"
                 f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
             )
-        self.factor = GRID * _inverse(float(self._diagonal.max().log1p()))
+        self.factor = GRID * inverse(float(self._diagonal.max().log1p()))
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
@@ -275,11 +275,6 @@ class ClassBalance(SetTerm):
     def add(self, picks: Tensor) -> None:
         assert self.pool.labels is not None
         self._counts.scatter_add_(1, self.pool.labels[picks][:, None], torch.ones_like(self._counts[:, :1]))
-
-
-def _inverse(scale: float) -> float:
-    """Return 1 / scale, and 0 if the scale is 0."""
-    return 1.0 / scale if scale > 0 else 0.0
 
 
 #: Every term by the name of its weight, in the order in which they are added.

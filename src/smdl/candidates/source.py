@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -62,19 +62,16 @@ class Candidates:
         """Restore a state that `state_dict` returned."""
 
 
+@dataclass
 class Epoch:
-    """One epoch of a loader, as a source sees it: the model's scores, random numbers, the clock, the strategy.
+    """One epoch of a loader, as a source sees it: the model's scores, random numbers, the clock, the strategy."""
 
-    number       index of the epoch
-    first_step   0, or a later step if the epoch is resumed
-    seconds      where `clock` adds the time spent
-    """
-
-    def __init__(
-        self, number: int, first_step: int, key: int, strategy: Strategy, scorer: Scorer, seconds: dict[str, float]
-    ) -> None:
-        self.number, self.first_step, self.key = number, first_step, key
-        self.strategy, self.scorer, self.seconds = strategy, scorer, seconds
+    number: int  # index of the epoch
+    first_step: int  # 0, or a later step if the epoch is resumed
+    key: int
+    strategy: Strategy
+    scorer: Scorer
+    seconds: dict[str, float]  # where `clock` adds the time spent
 
     def rng(self, step: int) -> np.random.Generator:
         """Return the random numbers of a step."""
@@ -100,35 +97,21 @@ class Epoch:
         self.seconds[part] += time.perf_counter() - started
 
 
+@dataclass
 class DatasetEpoch(Epoch):
-    """An epoch over a dataset, whose samples are known by their index.
+    """An epoch over a dataset, whose samples are known by their index."""
 
-    samples      number of samples in the dataset
-    batch_size   of every step but the last, see `size`
-    reader       reads rows, in as many worker processes as asked for
-    reference    features of the reference model for the whole dataset, or None
-    both         whether scoring reads the samples again, with another transform
-    """
-
-    def __init__(
-        self,
-        *basics: Any,
-        samples: int,
-        batch_size: int,
-        drop_last: bool,
-        reader: Reader,
-        reference: Tensor | None,
-        both: bool,
-        scoring_batch_size: int,
-    ) -> None:
-        super().__init__(*basics)
-        self.samples, self.batch_size, self._drop_last = samples, batch_size, drop_last
-        self.reader, self.reference, self.both = reader, reference, both
-        self._scoring_batch_size = scoring_batch_size
+    samples: int  # in the dataset
+    batch_size: int  # of every step but the last, see `size`
+    drop_last: bool
+    reader: Reader
+    reference: Tensor | None  # features of the reference model for the whole dataset
+    both: bool  # whether scoring reads the samples again, with another transform
+    scoring_batch_size: int
 
     def __len__(self) -> int:
         """Return the number of steps."""
-        return steps_per_epoch(self.samples, self.batch_size, self._drop_last)
+        return steps_per_epoch(self.samples, self.batch_size, self.drop_last)
 
     def size(self, step: int) -> int:
         """Return the size of the batch of a step."""
@@ -163,7 +146,7 @@ class DatasetEpoch(Epoch):
         if not self.strategy.needs_scores:
             return None
         with self.clock("scoring"):
-            read = self.reader.read(in_order(self.samples, self._scoring_batch_size))
+            read = self.reader.read(in_order(self.samples, self.scoring_batch_size))
             scores = self.scorer.all((batch for _, batch in read), self.samples)
             return self.scorer.pool(scores, self.reference)
 

@@ -18,16 +18,15 @@ from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
 
 
+@dataclass
 class StreamEpoch(Epoch):
-    """An epoch over an iterable of batches.
+    """An epoch over an iterable of batches."""
 
-    stream      the iterable, at the first batch to be read
-    reference   scores a batch by the reference model, or None
-    """
+    stream: Iterable[Any]  # at the first batch to be read
+    reference: Scorer | None  # scores a batch by the reference model
 
-    def __init__(self, *basics: Any, stream: Iterable[Any], reference: Scorer | None) -> None:
-        super().__init__(*basics)
-        self.stream, self._reference = iter(stream), reference
+    def __post_init__(self) -> None:
+        self.stream = iter(self.stream)
 
     def read(self, count: int) -> Any:
         """Return the next `count` batches, joined; None at the end of the stream."""
@@ -38,7 +37,7 @@ class StreamEpoch(Epoch):
     def score_batch(self, batch: Any) -> Pool | None:
         """Score a batch with the model and, if there is one, the reference model."""
         with self.clock("scoring"):
-            features = None if self._reference is None else self._reference(batch).features
+            features = None if self.reference is None else self.reference(batch).features
         return self.score(batch, features)
 
 

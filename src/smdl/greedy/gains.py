@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from smdl.arithmetic import GRID
+from smdl.arithmetic import GRID, inverse
 from smdl.jit import INLINED, PLAIN, compiled, inlined, reordered
 from smdl.objective import Problem
 from smdl.similarity import Points, distance, similarity
@@ -90,11 +90,6 @@ def compiled_term(problem: Problem) -> CompiledTerm | None:
             return Coverage(problem.pool.features.numpy(), term.factor, coefficient, term.g)
         return None
     return ModularOnly(0.0)
-
-
-@inlined
-def _inverse(scale):
-    return 1.0 / scale if scale > 0.0 else 0.0
 
 
 @reordered
@@ -179,9 +174,9 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
         return base + term.coefficient * total, count
 
     def lazy(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        total, inverse = 0.0, _inverse(term.points.bound)
+        total, scale = 0.0, inverse(term.points.bound)
         for j in range(len(state)):
-            rise = np.float64(similarity(term.points, inverse, a, j)) - np.float64(state[j])
+            rise = np.float64(similarity(term.points, scale, a, j)) - np.float64(state[j])
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
@@ -222,9 +217,9 @@ def _add_pick(term, state, a):  # noqa: ARG001
             state[j] = max(state[j], term.similarities[a, t])
 
     def lazy(term, state, a):
-        inverse = _inverse(term.points.bound)
+        scale = inverse(term.points.bound)
         for j in range(len(state)):
-            state[j] = max(state[j], similarity(term.points, inverse, a, j))
+            state[j] = max(state[j], similarity(term.points, scale, a, j))
 
     def coverage(term, state, a):
         for u in range(term.features.shape[1]):
@@ -263,14 +258,14 @@ def _single_gains(term, state, modular, members, bounds):  # noqa: ARG001
         if len(members) < n:
             _one_by_one(term, state, modular, members, bounds)
             return
-        bounds[:], inverse = 0.0, _inverse(term.points.bound)
+        bounds[:], scale = 0.0, inverse(term.points.bound)
         for i in range(n):
             for j in range(i + 1, n):
-                value = np.float64(similarity(term.points, inverse, i, j))
+                value = np.float64(similarity(term.points, scale, i, j))
                 bounds[i] += value
                 bounds[j] += value
         for i in range(n):
-            itself = np.float64(similarity(term.points, inverse, i, i))
+            itself = np.float64(similarity(term.points, scale, i, i))
             bounds[i] = modular[i] + term.coefficient * (bounds[i] + itself)
 
     return pair_by_pair if term.instance_class is LazyFacilityLocation else one_by_one

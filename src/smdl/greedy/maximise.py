@@ -195,11 +195,7 @@ class _Torch:
         width = max(drawn)
         places = np.stack([np.pad(row, (0, width - len(row)), mode="edge") for row in rows]).astype(np.int64)
         valid = np.stack([np.arange(width) < length for length in drawn])
-        return (
-            torch.from_numpy(places).to(self.table.device),
-            torch.from_numpy(valid).to(self.table.device),
-            drawn,
-        )
+        return (torch.from_numpy(places).to(self.table.device), torch.from_numpy(valid).to(self.table.device), drawn)
 
     def _remove_from_orders(self, places: Tensor, count: int) -> None:
         """Move each pick behind the remaining places of its part."""

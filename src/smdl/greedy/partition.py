@@ -20,12 +20,7 @@ def split(candidates: np.ndarray, partitions: int, key: int) -> list[np.ndarray]
 
 
 def get_mini_batch(
-    problem: Problem,
-    candidates: np.ndarray,
-    rule: Rule,
-    partitions: int,
-    seed: int | Sequence[int],
-    threads: int,
+    problem: Problem, candidates: np.ndarray, rule: Rule, partitions: int, seed: int | Sequence[int], threads: int
 ) -> Picks:
     """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch.
 

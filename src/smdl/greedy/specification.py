@@ -72,43 +72,22 @@ class Specification:
         if objective.distance == "gaussian":
             self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
         self.units: dict[str, float] = {}
-        terms = {
-            "uncertainty": self._uncertainty,
-            "mean_closeness": self._mean_closeness,
-            "feature_match": self._feature_match,
-            "redundancy": self._redundancy,
-            "facility_location": self._facility_location,
-            "feature_coverage": self._feature_coverage,
-            "log_determinant": self._log_determinant,
-            "class_balance": self._class_balance,
-        }
-        self.raw: dict[str, Score] = {name: terms[name]() for name in objective.weights}
+        self.raw: dict[str, Score] = {name: getattr(self, f"_{name}")() for name in objective.weights}
 
     def gains(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
         """Return F(a | S) of every candidate."""
-        if self.objective.normalize == "candidates":
-            return self._gains_over_candidates(candidates, selected)
-        totals = [0.0] * len(candidates)
-        for name, weight in self.objective.weights.items():
-            score = self.raw[name]
-            if name in self.units:
-                unit = self.units[name]
-                coefficient = weight / unit if unit > 0 else 0.0
-                parts = [coefficient * score(a, selected) for a in candidates]
-            else:
-                scores = [score(a, selected) for a in range(self.n)]
-                low, high = min(scores), max(scores)
-                parts = [weight * scaled(scores[a], low, high) for a in candidates]
-            totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
-        return totals
-
-    def _gains_over_candidates(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
-        totals = [0.0] * len(candidates)
+        totals, over_candidates = [0.0] * len(candidates), self.objective.normalize == "candidates"
         for name, weight in self.objective.weights.items():
             scores = [self.raw[name](a, selected) for a in candidates]
-            low, high = min(scores), max(scores)
-            for k, score in enumerate(scores):
-                totals[k] += weight * scaled(score, low, high)
+            if name in self.units and not over_candidates:
+                unit = self.units[name]
+                coefficient = weight / unit if unit > 0 else 0.0
+                parts = [coefficient * score for score in scores]
+            else:
+                others = scores if over_candidates else [self.raw[name](a, selected) for a in range(self.n)]
+                low, high = min(others), max(others)
+                parts = [weight * scaled(score, low, high) for score in scores]
+            totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
         return totals
 
     def _uncertainty(self) -> Score:

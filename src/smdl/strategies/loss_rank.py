@@ -27,12 +27,7 @@ class LossRank(Strategy):
     needs_all = True
 
     def __init__(
-        self,
-        pressure: float = 100.0,
-        final_pressure: float = 1.0,
-        *,
-        sort_every: int = 100,
-        recompute: bool = False,
+        self, pressure: float = 100.0, final_pressure: float = 1.0, *, sort_every: int = 100, recompute: bool = False
     ) -> None:
         self.first = number("pressure", pressure, "a number ≥ 1 (1 is uniform)", low=1.0)
         self.last = number("final_pressure", final_pressure, "a number ≥ 1 (1 is uniform)", low=1.0)
