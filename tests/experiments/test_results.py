@@ -56,7 +56,8 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         comparison("d", "better", difference=9.0, protocol="steps"),
         comparison("e", difference=-14.4, half=29.5, seeds_needed=40),
         comparison("f", difference=-0.4, half=9.5, seeds_needed=101),
-        comparison("g", difference=1.0, half=None, pairs=2),
+        comparison("g", difference=1.0, half=None, pairs=1, seeds_needed=3),
+        comparison("i", difference=0.5, half=None, pairs=3, seeds_needed=4),
         comparison("h", "better", difference=0.2, half=0.1, half_90=0.08),
     ]
     said = results.verdict(plain, tests, "time")
@@ -67,6 +68,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         "too few seeds to tell for e (-14.40 ± 29.50 points; about 40 seeds are needed)",
         "too few seeds to tell for f (-0.40 ± 9.50 points; more than 100 seeds are needed)",
         "too few seeds to tell for g (+1.00 points; at least 3 seeds are needed)",
+        "for i (+0.50 points in every seed, and without spread there is no test; at least 4 seeds are needed)",
         "h is better by 0.20 ± 0.10 points, too little to matter",
     ):
         assert words in said

@@ -58,18 +58,18 @@ def finding(test: Comparison, named: bool = False) -> str:
 
 
 def _needed(test: Comparison) -> str:
-    if test.seeds_needed is None and test.pairs >= FEWEST_SEEDS:
-        return " in every seed: without spread there is no test"
-    return f"; {seeds_text([test])} needed"
+    equal = " in every seed, and without spread there is no test" if test.half is None and test.pairs > 1 else ""
+    return f"{equal}; {seeds_text([test])} needed"
 
 
 def seeds_text(tests: Sequence[Comparison]) -> str:
-    """Return 'about 12 seeds are': the largest number that one of the tests asks for. Two seeds say little about the
-    spread, so after them it is 'at least'."""
+    """Return 'about 12 seeds are': the largest number that one of the tests asks for. Where seeds say little about the
+    spread, it is 'at least'."""
     number = max(test.seeds_needed or FEWEST_SEEDS for test in tests)
     if number > MOST_SEEDS_ASKED:
         return f"more than {MOST_SEEDS_ASKED} seeds are"
-    return f"{'at least' if min(test.pairs for test in tests) < FEWEST_SEEDS else 'about'} {number} seeds are"
+    vague = any(test.pairs < FEWEST_SEEDS or test.half is None for test in tests)
+    return f"{'at least' if vague else 'about'} {number} seeds are"
 
 
 def answer(tests: Sequence[Comparison], equal: str, rival: str) -> str:
