@@ -156,7 +156,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
         write(found.caption)
     for part in (summary_table(found), *paper_tables.terminal(found)):
         write(part)
-    write(found.verdict, style="bold")
+    write(found.answer, style="bold")
+    write(found.verdict)
     for problem in (*found.problems, *found.warnings):
         write(f"! {problem}")
     print(f"report: {path}")

@@ -81,7 +81,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
     [
         (["worse", "better", "unclear"], "Yes, use b here: +1.00 ± 0.50 points at equal time against uniform."),
         (["worse", "worse"], "No: at equal time, uniform is better."),
-        (["worse", "equivalent"], "No need to: at equal time, nothing is better than uniform."),
+        (["worse", "equivalent"], "No need to: at equal time, nothing is better than uniform by 0.5 points."),
         (["unclear", "worse"], "Not known yet for a: too few seeds to tell at equal time; about 7 seeds are needed."),
         (["chance", "chance"], "This cannot be answered yet: nothing was learned."),
         (["missing"], "This cannot be answered yet: there are no finished runs to compare."),
@@ -90,6 +90,13 @@ def test_the_verdict_never_says_that_there_is_no_difference():
 def test_should_i_use_it_here_is_answered_first(verdicts, said):
     tests = [comparison(arm, kind, difference=1.0, seeds_needed=7) for arm, kind in zip("abc", verdicts, strict=False)]
     assert answer(tests, "time", "uniform") == said
+
+
+def test_a_gain_that_is_surely_small_is_no_reason_to_change():
+    tests = [comparison("a", "better", difference=0.2, half=0.1, half_90=0.08)]
+    assert (
+        answer(tests, "time", "uniform") == "No need to: at equal time, nothing is better than uniform by 0.5 points."
+    )
 
 
 def test_the_paired_test_decides_and_welchs_stands_beside_it(tmp_path):
