@@ -83,7 +83,7 @@ def compare(options: Options) -> int:
     with _display(options.quiet) as display:
         jobs = _jobs(options.jobs, options.config.device)
         folder = run_plan(plan, out, auto=auto, jobs=jobs, display=display).folder
-    return _show_results(folder)
+    return _show_results(folder, options.quiet)
 
 
 def ablate(options: Options) -> int:
@@ -95,7 +95,7 @@ def ablate(options: Options) -> int:
     with _display(options.quiet) as display:
         settings = {"seeds": options.seeds, "values": options.values, "jobs": _jobs(options.jobs, config.device)}
         folder = ablate.ablate(sweep, config, out, display=display, **settings)
-    return _show_results(folder)
+    return _show_results(folder, options.quiet)
 
 
 def reproduce(options: Options) -> int:
@@ -113,7 +113,7 @@ def reproduce(options: Options) -> int:
         with _display(options.quiet) as display:
             settings = {"seeds": options.seeds, "jobs": _jobs(options.jobs, "auto"), "root": root}
             folders = paper.reproduce(item, scale, out, display=display, **settings)
-        codes |= {folder: _show_results(folder) for folder in folders if folder not in codes}
+        codes |= {folder: _show_results(folder, options.quiet) for folder in folders if folder not in codes}
     for path in render_items(out):
         print(f"figure: {path}")
     return max(codes.values())
@@ -138,8 +138,9 @@ def report(options: Options) -> int:
     return code
 
 
-def _show_results(folder: Path) -> int:
-    """Render the report of an experiment; print its table and verdict. Return 1 if a run is missing."""
+def _show_results(folder: Path, quiet: bool) -> int:
+    """Render the report of an experiment; print its table and verdict. Return 1 if a run is missing or nothing was
+    learned."""
     from rich.console import Console
 
     from smdl.experiments.results import collect
@@ -147,14 +148,17 @@ def _show_results(folder: Path) -> int:
     from smdl.report.report import render
     from smdl.report.tables import summary_table
 
-    path = render(folder)
+    with _display(quiet) as display:
+        display.phase("drawing the report")
+        path = render(folder)
     found = collect(folder)
     write = partial(Console().print, highlight=False, markup=False)
     if found.caption:
         write(found.caption)
     for part in (summary_table(found), *paper_tables.terminal(found)):
         write(part)
-    write(found.verdict, style="bold")
+    write(found.answer, style="bold")
+    write(found.verdict)
     for problem in (*found.problems, *found.warnings):
         write(f"! {problem}")
     print(f"report: {path}")

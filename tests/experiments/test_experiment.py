@@ -35,7 +35,7 @@ from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
 from smdl.training.files import BusyError, locked, read_json
 from smdl.training.loop import DivergedError, Interrupted, Run
-from smdl.training.progress import Silent
+from smdl.training.progress import ArmProgress, Silent
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -225,7 +225,7 @@ class SlowSide:
 
     now = 0.0
 
-    def __init__(self, config):
+    def __init__(self, config, _):
         self.setup, self.reference_seconds = 0.0, None
         self.run = Run(config)
 
@@ -288,6 +288,44 @@ def test_a_calibration_holds_the_facts_of_the_data():
     assert found["uniform"]["classes"] == 10
     assert found["uniform"]["largest_class"] == pytest.approx(0.1, abs=0.02)
     assert 0.7 < found["uniform"]["random_balance"] < found["large"]["random_balance"] <= 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
+    class Shown(Silent):
+        tables: ClassVar[list[list[ArmProgress]]] = []
+        phases: ClassVar[list[str]] = []
+
+        def arms(self, arms):
+            self.tables.append(arms)
+
+        def phase(self, what):
+            self.phases.append(what)
+
+    arms = {**{name: overrides_of(name) for name in ("uniform", "loss")}}
+    arms["wild"] = {**arms["uniform"], "optimizer": {"lr": 1e38}}
+    run_plan(Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e", display=Shown())
+    tables = Shown.tables
+    assert Shown.phases == ["training"]
+    assert [(each.done, each.seeds, each.accuracy) for each in tables[0]] == [(0, 2, None)] * 3
+    assert tables[0][1].seconds_left == pytest.approx(2 * (8 + 7) * 0.011)
+    assert [each.done for each in tables[-1]] == [2, 2, 2]
+    assert {each.seconds_left for each in tables[-1]} == {0}
+    rows = {row.arm: row for row in results.collect(tmp_path / "e").rows if row.protocol == "time"}
+    assert tables[-1][1].accuracy == pytest.approx(rows["loss"].final_accuracy.mean)
+    assert tables[-1][2].accuracy is None, "it diverged"
+
+
+def test_a_calibration_names_its_phases(monkeypatch):
+    class Shown(Silent):
+        phases: ClassVar[list[str]] = []
+
+        def phase(self, what):
+            self.phases.append(what)
+
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
+    calibration.calibrate({"uniform": BASE}, Shown())
+    assert Shown.phases == ["loading", "compiling kernels", "calibrating"]
 
 
 @pytest.mark.usefixtures("quick")

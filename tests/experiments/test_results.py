@@ -56,7 +56,8 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         comparison("d", "better", difference=9.0, protocol="steps"),
         comparison("e", difference=-14.4, half=29.5, seeds_needed=40),
         comparison("f", difference=-0.4, half=9.5, seeds_needed=101),
-        comparison("g", difference=1.0, half=None, pairs=2),
+        comparison("g", difference=1.0, half=None, pairs=1, seeds_needed=3),
+        comparison("i", difference=0.5, half=None, pairs=3, seeds_needed=4),
         comparison("h", "better", difference=0.2, half=0.1, half_90=0.08),
     ]
     said = results.verdict(plain, tests, "time")
@@ -67,6 +68,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         "too few seeds to tell for e (-14.40 ± 29.50 points; about 40 seeds are needed)",
         "too few seeds to tell for f (-0.40 ± 9.50 points; more than 100 seeds are needed)",
         "too few seeds to tell for g (+1.00 points; at least 3 seeds are needed)",
+        "for i (+0.50 points in every seed, and without spread there is no test; at least 4 seeds are needed)",
         "h is better by 0.20 ± 0.10 points, too little to matter",
     ):
         assert words in said
@@ -79,7 +81,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
     [
         (["worse", "better", "unclear"], "Yes, use b here: +1.00 ± 0.50 points at equal time against uniform."),
         (["worse", "worse"], "No: at equal time, uniform is better."),
-        (["worse", "equivalent"], "No need to: at equal time, nothing is better than uniform."),
+        (["worse", "equivalent"], "No need to: at equal time, nothing is better than uniform by 0.5 points."),
         (["unclear", "worse"], "Not known yet for a: too few seeds to tell at equal time; about 7 seeds are needed."),
         (["chance", "chance"], "This cannot be answered yet: nothing was learned."),
         (["missing"], "This cannot be answered yet: there are no finished runs to compare."),
@@ -88,6 +90,13 @@ def test_the_verdict_never_says_that_there_is_no_difference():
 def test_should_i_use_it_here_is_answered_first(verdicts, said):
     tests = [comparison(arm, kind, difference=1.0, seeds_needed=7) for arm, kind in zip("abc", verdicts, strict=False)]
     assert answer(tests, "time", "uniform") == said
+
+
+def test_a_gain_that_is_surely_small_is_no_reason_to_change():
+    tests = [comparison("a", "better", difference=0.2, half=0.1, half_90=0.08)]
+    assert (
+        answer(tests, "time", "uniform") == "No need to: at equal time, nothing is better than uniform by 0.5 points."
+    )
 
 
 def test_the_paired_test_decides_and_welchs_stands_beside_it(tmp_path):

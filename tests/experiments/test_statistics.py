@@ -161,7 +161,7 @@ def test_the_seeds_that_are_asked_for_would_tell():
     rng = np.random.default_rng(1)
     for mean, spread in ((2.0, 3.0), (0.0, 0.6), (-0.9, 0.8)):
         few = mean + spread * np.array([-1, 1, 0]) / np.std([-1, 1, 0], ddof=1)
-        count = seeds_needed(few.tolist(), [0.0] * 3) or 0
+        count = seeds_needed(few.tolist(), [0.0] * 3)
         told = 0
         for _ in range(1000):
             found = paired_difference(rng.normal(mean, spread, count).tolist(), [0.0] * count)
@@ -169,9 +169,9 @@ def test_the_seeds_that_are_asked_for_would_tell():
         assert 0.75 < told / 1000 < 0.95, (mean, count)
     assert seeds_needed([0.0, 50.0, -50.0], [0.0] * 3) == MOST_SEEDS_ASKED + 1
     assert seeds_needed([1.0, 1.0], [0.0, 0.0]) == 3
-    assert seeds_needed([1.0], [0.0]) is None
-    assert seeds_needed([1.0] * 5, [0.0] * 5) is None
-    counts = [seeds_needed([1.0, 2.5, 3.0], [0.0] * 3, comparisons) or 0 for comparisons in (1, 9)]
+    assert seeds_needed([1.0], [0.0]) == 3
+    assert seeds_needed([1.0] * 5, [0.0] * 5) == 6, "without spread, one more may show some"
+    counts = [seeds_needed([1.0, 2.5, 3.0], [0.0] * 3, comparisons) for comparisons in (1, 9)]
     assert counts[0] < counts[1], "more comparisons need more seeds"
 
 

@@ -206,7 +206,10 @@ def test_usage_that_is_as_even_as_it_can_be_is_no_preference():
     usage = {name: Usage([counts]) for name, counts in (("uniform", even), ("same", even[::-1]), ("loss", skewed))}
     assert uneven(usage, "uniform") == ["loss"]
     assert uneven({"uniform": usage["uniform"], "same": usage["same"]}, "uniform") == []
-    assert uneven(usage, "loss") == ["uniform", "same", "loss"], "a baseline that prefers samples shows which"
+    usage["fewer"] = Usage([even - 2])
+    assert uneven(usage, "uniform") == ["loss"], "fewer epochs are no preference"
+    usage["other"] = Usage([np.array([0] * 20 + [4] * 80)])
+    assert uneven(usage, "loss") == ["loss", "other"], "a baseline that prefers samples shows which"
 
 
 def test_the_balance_of_random_batches_is_dashed(results, look):

@@ -57,3 +57,50 @@ def test_plain_lines_are_few(capsys, monkeypatch):
 def test_where_there_is_no_terminal_there_are_lines():
     assert isinstance(progress.display(), progress.Lines)
     assert isinstance(progress.display(quiet=True), progress.Silent)
+
+
+ARMS = [
+    progress.ArmProgress("uniform", 5, 5, 97.25, 0.0),
+    progress.ArmProgress("[bold]recommended[/]", 2, 5, 96.0, 250.0),
+    progress.ArmProgress("paper", 0, 5, None, 61.2),
+]
+
+
+def test_a_comparison_has_a_live_table_of_its_arms():
+    file = io.StringIO()
+    shown = progress.Terminal(Console(file=file, force_terminal=True, width=80, height=20))
+    shown.phase("calibrating")
+    shown.arms(ARMS)
+    shown.step("training", 7, 15)
+    shown.close()
+    printed = file.getvalue()
+    for word in ("accuracy so far", "5/5", "97.25 %", "done", "[bold]recommended[/]", "5 min", "62 s"):
+        assert word in printed
+
+
+def test_of_many_arms_the_live_table_shows_those_that_are_not_finished():
+    file = io.StringIO()
+    shown = progress.Terminal(Console(file=file, force_terminal=True, width=80, height=12))
+    shown.arms([progress.ArmProgress(f"arm {place}", int(place < 20), 1, None, None) for place in range(22)])
+    shown.close()
+    last = file.getvalue().rpartition("time left")[2]
+    assert "arm 21" in last
+    assert "arm 19" not in last
+    assert "and 16 more" in last
+
+
+def test_phases_and_arms_are_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    shown = progress.Lines()
+    for what in ("loading", "compiling kernels", "loading", "compiling kernels", "calibrating"):
+        shown.phase(what)
+    assert capsys.readouterr().out == "loading\ncompiling kernels\ncalibrating\n"
+    shown.arms(ARMS)
+    assert capsys.readouterr().out == "", "at most every half minute"
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    shown.arms(ARMS)
+    assert (
+        capsys.readouterr().out == "  uniform 5/5 97.25 %, [bold]recommended[/] 2/5 96.00 %, paper 0/5 -, 6 min left\n"
+    )
+    monkeypatch.setattr(progress, "EVERY", 30.0)
+    shown.arms(ARMS[:1])
+    assert capsys.readouterr().out == "  uniform 5/5 97.25 %\n", "the end is always said"

@@ -37,7 +37,8 @@ def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float |
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
-    sides = {name: _Side(config) for name, config in configs.items()}
+    sides = {name: _Side(config, display) for name, config in configs.items()}
+    display.phase("calibrating")
     rounds: list[dict[str, dict[str, float]]] = []
     started = time.perf_counter()
     for number in range(ROUNDS + 1):
@@ -58,8 +59,9 @@ def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float |
     return {name: {**_summary(name, side, rounds, first), "load": load} for name, side in sides.items()}
 
 
-def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:  # noqa: ARG001
+def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
     """Return the number of steps per epoch of each arm, and the facts of its data; nothing is timed."""
+    display.phase("loading")
     splits: dict[str, Splits] = {}
     found = {}
     for name, config in configs.items():
@@ -93,9 +95,9 @@ def _data_facts(splits: Splits, config: TrainConfig) -> dict[str, Any]:
 class _Side:
     """A run that is trained a few steps at a time, only to time it."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, display: Display) -> None:
         started = time.perf_counter()
-        self.run = Run(config)
+        self.run = Run(config, display)
         self.setup = time.perf_counter() - started
         loader = self.run.loader
         self.reference_seconds: float | None = None

@@ -6,18 +6,20 @@ import time
 from bisect import bisect_right
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from smdl.experiments.arms import with_overrides
 from smdl.experiments.calibration import SECONDS, SHARE, calibrate, lengths
 from smdl.experiments.plan import FolderError, Plan, PlannedRun, read_plan, write_plan
 from smdl.experiments.results import collect
-from smdl.experiments.runner import changes, run_all, run_name
+from smdl.experiments.runner import changes, finished, run_all, run_name
+from smdl.experiments.runs import MEASURES, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
 from smdl.training.files import disk_errors, locked, read_json, unused, write_json
-from smdl.training.progress import Display, Silent
+from smdl.training.progress import ArmProgress, Display, Silent
 
 #: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
 LOOKS = [5, 10, 20]
@@ -49,6 +51,7 @@ class Experiment:
         self.store = store or folder / "runs"
         self.display = display or Silent()
         self.calibration: dict[str, Any] | None = None
+        self._finals: dict[str, float] = {}  # folder of a finished run -> accuracy; nan if it has none
 
     def calibrate(self) -> dict[str, Any]:
         """Measure the seconds per step of every arm, once, before anything else runs."""
@@ -161,8 +164,35 @@ class Experiment:
                     todo[at] = config
         self.plan.runs = runs
         write_plan(self.folder, self.plan)
+        self.display.phase("training")
+
+        def show() -> None:
+            self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
+
         # One seed of every arm after the other: an interrupted experiment then has complete seeds.
-        run_all(dict(sorted(todo.items(), key=lambda item: item[1].seed)), jobs, self.display)
+        order = dict(sorted(todo.items(), key=lambda item: item[1].seed))
+        run_all(
+            order, jobs, self.display, lambda: self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
+        )
+
+    def _progress(self, arm: str, jobs: int) -> ArmProgress:
+        """Return how far an arm is."""
+        plan = self.plan
+        mine = [run for run in plan.runs if run.arm == arm]
+        todo = {run.folder: run for run in mine if self._final(run) is None}
+        found = [self._finals[run.folder] for run in mine if run.protocol == plan.primary and run.folder not in todo]
+        known = [accuracy for accuracy in found if math.isfinite(accuracy)]
+        left = sum(self._run_seconds(arm, run.steps) for run in todo.values()) / _speed(jobs) if plan.timed else None
+        done = plan.seeds - len({run.seed for run in todo.values()})
+        return ArmProgress(arm, done, plan.seeds, fmean(known) if known else None, left)
+
+    def _final(self, run: PlannedRun) -> float | None:
+        """Return the final accuracy of a run; nan if it failed, None if it is not finished."""
+        folder = self.folder / run.folder
+        if run.folder not in self._finals and finished(folder):
+            files = read_run(folder, run.steps)
+            self._finals[run.folder] = math.nan if files.problems else MEASURES["final_accuracy"](files.epochs)
+        return self._finals.get(run.folder)
 
     def run_until_settled(self, jobs: int = 1) -> None:
         """Train the seeds of each look until the verdict of every arm is clear."""

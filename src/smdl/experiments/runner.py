@@ -58,19 +58,25 @@ def finished(folder: Path) -> bool:
     return read_summary(folder) is not None or read_json(folder / "failed.json") is not None
 
 
-def run_all(configs: dict[Path, TrainConfig], jobs: int, display: Display) -> None:
+def run_all(
+    configs: dict[Path, TrainConfig], jobs: int, display: Display, after_run: Callable[[], None] = lambda: None
+) -> None:
     """Train the runs that are not finished, each in its folder. Accuracies do not depend on runs at the same time."""
     todo = {folder: config for folder, config in configs.items() if not finished(folder)}
     total, done = len(configs), len(configs) - len(todo)
-    display.step("training", done, total)
+
+    def report(more: int) -> None:
+        display.step("training", done + more, total)
+        after_run()
+
+    report(0)
     try:
         if jobs == 1 or len(todo) < 2:
-            for folder, config in todo.items():
+            for number, (folder, config) in enumerate(todo.items()):
                 train_one(to_dict(config), folder)
-                done += 1
-                display.step("training", done, total, folder.name)
+                report(number + 1)
         else:
-            _side_by_side(todo, jobs, lambda more: display.step("training", done + more, total))
+            _side_by_side(todo, jobs, report)
     except KeyboardInterrupt as stop:
         raise Interrupted(getattr(stop, "number", signal.SIGINT), AGAIN) from None
     except BrokenProcessPool as error:

@@ -82,17 +82,16 @@ def paired_difference(values: Sequence[float], baseline: Sequence[float], looks:
     return Difference(gap, half, p if count >= FEWEST_SEEDS else None, half_90)
 
 
-def seeds_needed(values: Sequence[float], baseline: Sequence[float], comparisons: int = 1) -> int | None:
+def seeds_needed(values: Sequence[float], baseline: Sequence[float], comparisons: int = 1) -> int:
     """Return the number of pairs that would probably show a difference or equivalence, if the mean and the spread of
-    the differences are as they seem. One more than MOST_SEEDS_ASKED means more than that; None that the pairs do not
-    say."""
-    if len(values) < FEWEST_SEEDS - 1:
-        return None
-    gaps = np.subtract(values, baseline)
-    gap, spread = abs(float(gaps.mean())), float(gaps.std(ddof=1))
+    the differences are as they seem. One more than MOST_SEEDS_ASKED means more than that. Pairs without spread ask for
+    one more pair."""
+    more, gaps = max(FEWEST_SEEDS, len(values) + 1), np.subtract(values, baseline)
+    spread = float(gaps.std(ddof=1)) if len(values) > 1 else 0.0
     if spread < ROUNDING:
-        return FEWEST_SEEDS if len(values) < FEWEST_SEEDS else None
-    counts = np.arange(max(FEWEST_SEEDS, len(values) + 1), MOST_SEEDS_ASKED + 1)
+        return more
+    gap = abs(float(gaps.mean()))
+    counts = np.arange(more, MOST_SEEDS_ASKED + 1)
     errors, freedom = spread / np.sqrt(counts), counts - 1
     apart = (stats.t.isf(LEVEL / comparisons / 2, freedom) + stats.t.ppf(POWER, freedom)) * errors <= gap
     # Equivalence can be missed on either side, so each side has half of the risk.

@@ -50,32 +50,36 @@ def finding(test: Comparison, named: bool = False) -> str:
         return f"{arm} and {test.against} are both at chance level, so there is nothing to compare{left_out}"
     gap = f"{test.difference:+.2f}{'' if test.half is None else f' ± {test.half:.2f}'} points"
     if test.verdict in ("better", "worse"):
-        small = ", too little to matter" if abs(test.difference) + (test.half_90 or 0) <= MARGIN else ""
+        small = ", too little to matter" if _negligible(test) else ""
         return f"{arm} is {test.verdict} by {gap[1:]}{small}{left_out}"
     if test.verdict == "equivalent":
         return f"{arm} is equivalent ({gap}, surely within ±{MARGIN:g}){left_out}"
     return f"too few seeds to tell for {arm} ({gap}{_needed(test)}){left_out}"
 
 
+def _negligible(test: Comparison) -> bool:
+    return abs(test.difference or 0.0) + (test.half_90 or 0.0) <= MARGIN
+
+
 def _needed(test: Comparison) -> str:
-    if test.seeds_needed is None and test.pairs >= FEWEST_SEEDS:
-        return " in every seed: without spread there is no test"
-    return f"; {seeds_text([test])} needed"
+    equal = " in every seed, and without spread there is no test" if test.half is None and test.pairs > 1 else ""
+    return f"{equal}; {seeds_text([test])} needed"
 
 
 def seeds_text(tests: Sequence[Comparison]) -> str:
-    """Return 'about 12 seeds are': the largest number that one of the tests asks for. Two seeds say little about the
-    spread, so after them it is 'at least'."""
+    """Return 'about 12 seeds are': the largest number that one of the tests asks for. Where seeds say little about the
+    spread, it is 'at least'."""
     number = max(test.seeds_needed or FEWEST_SEEDS for test in tests)
     if number > MOST_SEEDS_ASKED:
         return f"more than {MOST_SEEDS_ASKED} seeds are"
-    return f"{'at least' if min(test.pairs for test in tests) < FEWEST_SEEDS else 'about'} {number} seeds are"
+    vague = any(test.pairs < FEWEST_SEEDS or test.half is None for test in tests)
+    return f"{'at least' if vague else 'about'} {number} seeds are"
 
 
 def answer(tests: Sequence[Comparison], equal: str, rival: str) -> str:
     """Answer "should I use it here?" in one sentence, from the tests at the primary endpoint."""
     kinds = {test.verdict for test in tests}
-    rated = [test for test in tests if test.verdict == "better" and test.difference is not None]
+    rated = [test for test in tests if test.verdict == "better" and not _negligible(test)]
     if rated:
         best = max(rated, key=lambda test: test.difference or 0.0)
         half = "" if best.half is None else f" ± {best.half:.2f}"
@@ -89,4 +93,4 @@ def answer(tests: Sequence[Comparison], equal: str, rival: str) -> str:
         return f"Not known yet for {names}: too few seeds to tell at equal {equal}; {seeds_text(open_tests)} needed."
     if kinds == {"worse"}:
         return f"No: at equal {equal}, {rival} is better."
-    return f"No need to: at equal {equal}, nothing is better than {rival}."
+    return f"No need to: at equal {equal}, nothing is better than {rival} by {MARGIN:g} points."

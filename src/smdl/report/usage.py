@@ -78,16 +78,19 @@ def _onto(points: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def uneven(usage: dict[str, Usage], baseline: str) -> list[str]:
-    """Return the arms whose usage differs from the baseline's, and the baseline if it prefers samples itself. Of equal
-    use, the most used samples are a matter of chance."""
+    """Return the arms that prefer samples, and others than the baseline does; with them the baseline, if it prefers
+    samples too. Of even use, the most used samples are a matter of chance."""
     known = {arm: used.all_counts for arm, used in usage.items() if used.counts}
     if baseline not in known or len(usage) == 1:
         return list(usage)
-    rival = known.pop(baseline)
-    found = {arm for arm, counts in known.items() if _apart(counts, rival) > UNEVEN}
-    if found and _apart(rival, (np.arange(len(rival)) + rival.sum()) // len(rival)) > UNEVEN:  # as even as can be
-        found.add(baseline)
-    return [arm for arm in usage if arm in found]
+    prefer = [arm for arm, counts in known.items() if _apart(counts, _even(counts)) > UNEVEN]
+    other = {arm for arm in prefer if _apart(known[arm], known[baseline]) > UNEVEN}
+    return [arm for arm in prefer if arm in other or (arm == baseline and other)]
+
+
+def _even(counts: np.ndarray) -> np.ndarray:
+    """Return counts of the same sum that are as even as can be."""
+    return (np.arange(len(counts)) + counts.sum()) // len(counts)
 
 
 def _apart(counts: np.ndarray, others: np.ndarray) -> float:

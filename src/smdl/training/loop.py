@@ -93,6 +93,7 @@ class Run:
     def _build(self, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
         self.environment = environment(self.device)  # now: the checkout may change during the run
+        self.display.phase("loading")
         self.splits: Splits = load(config.data)
         classes = len(self.splits.classes)
         self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
@@ -104,6 +105,7 @@ class Run:
         self.loader: DataLoader = make_loader(
             config, self.splits, self.model, lambda done, total: self.display.step("reference model", done, total)
         )
+        self.display.phase("compiling kernels")
         self.loader.warm_up()
         self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
         self.sets = {

@@ -1,24 +1,40 @@
-"""What a run shows while it trains: a live table on a terminal, plain lines elsewhere."""
+"""What a command shows while it works: a live table on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 #: Seconds between two plain lines during an epoch.
 EVERY = 30.0
 
 
+@dataclass(frozen=True)
+class ArmProgress:
+    """How far an arm of a comparison is."""
+
+    arm: str
+    done: int  # seeds whose runs are all finished
+    seeds: int
+    accuracy: float | None  # mean of the finished runs at the primary endpoint, %
+    seconds_left: float | None  # None in a comparison that is not timed
+
+
 class Display(Protocol):
-    """Receives what happens in a run and shows it."""
+    """Receives what happens in a run or a comparison and shows it."""
 
     def note(self, text: str) -> None: ...
+    def phase(self, what: str) -> None: ...
     def step(self, what: str, done: int, total: int, detail: str = "") -> None: ...
     def epoch(self, record: dict[str, Any], epochs: int) -> None: ...
+    def arms(self, arms: list[ArmProgress]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -33,19 +49,27 @@ class Silent:
     """Shows nothing."""
 
     def note(self, text: str) -> None: ...
+    def phase(self, what: str) -> None: ...
     def step(self, what: str, done: int, total: int, detail: str = "") -> None: ...
     def epoch(self, record: dict[str, Any], epochs: int) -> None: ...
+    def arms(self, arms: list[ArmProgress]) -> None: ...
     def close(self) -> None: ...
 
 
 class Lines(Silent):
-    """Prints one line per epoch, and one line every half minute during a long epoch."""
+    """Prints one line per phase and per epoch, and one line every half minute during what takes longer."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
+        self._phases: set[str] = set()
 
     def note(self, text: str) -> None:
         print(text, flush=True)
+
+    def phase(self, what: str) -> None:
+        if what not in self._phases:  # arms are loaded one after the other
+            self._phases.add(what)
+            self.note(what)
 
     def step(self, what: str, done: int, total: int, detail: str = "") -> None:
         if time.monotonic() - self._last >= EVERY:
@@ -57,13 +81,22 @@ class Lines(Silent):
         cells = dict(zip(COLUMNS, cells_of(record, epochs), strict=True))
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
 
+    def arms(self, arms: list[ArmProgress]) -> None:
+        done = all(each.done == each.seeds for each in arms)
+        if done or time.monotonic() - self._last >= EVERY:
+            self._last = time.monotonic()
+            left = [each.seconds_left for each in arms if each.seconds_left]
+            texts = [f"{each.arm} {each.done}/{each.seeds} {_percent(each.accuracy)}" for each in arms]
+            print("  " + ", ".join([*texts, *([f"{_duration(sum(left))} left"] if left else [])]), flush=True)
+
 
 class Terminal:
-    """Shows a table with one row per epoch, and a bar below it."""
+    """Shows a table with one row per epoch, or per arm of a comparison, and a bar below it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._rows: list[list[str]] = []
+        self._arms: list[ArmProgress] = []
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -79,11 +112,18 @@ class Terminal:
     def note(self, text: str) -> None:
         self._live.console.print(text, markup=False, highlight=False)
 
+    def phase(self, what: str) -> None:
+        self._bar.reset(self._task, description=what, total=None, detail="")
+
     def step(self, what: str, done: int, total: int, detail: str = "") -> None:
         self._bar.update(self._task, description=what, completed=done, total=total, detail=detail)
 
     def epoch(self, record: dict[str, Any], epochs: int) -> None:
         self._rows.append(cells_of(record, epochs))
+        self._live.update(self._view())
+
+    def arms(self, arms: list[ArmProgress]) -> None:
+        self._arms = arms
         self._live.update(self._view())
 
     def close(self) -> None:
@@ -93,13 +133,39 @@ class Terminal:
             self._live.stop()
 
     def _view(self) -> Group:
+        room = max(5, self._console.height - 6)  # only the latest epochs of a long run fit; metrics.jsonl has all
+        if self._arms:
+            return Group(_arms_table(self._arms, room), self._bar)
         table = Table(box=None, padding=(0, 2, 0, 0))  # fits 80 columns
         for name in COLUMNS:
             table.add_column(name.removeprefix("of it ").removesuffix("or"), justify="right")  # error: err
-        room = max(5, self._console.height - 6)  # only the latest epochs of a long run fit; metrics.jsonl has all
         for row in self._rows[-room:]:
             table.add_row(*row)
         return Group(table, self._bar) if self._rows else Group(self._bar)
+
+
+def _arms_table(arms: list[ArmProgress], room: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("arm", max_width=30, overflow="ellipsis", no_wrap=True)
+    for name in ("seeds", "accuracy so far", "time left"):
+        table.add_column(name, justify="right")
+    shown = sorted(arms, key=lambda each: each.done == each.seeds)[:room]  # of many arms, those that are not finished
+    for each in (each for each in arms if each in shown):
+        left = "done" if each.done == each.seeds else _duration(each.seconds_left)
+        table.add_row(Text(each.arm), f"{each.done}/{each.seeds}", _percent(each.accuracy), left)
+    if len(arms) > room:
+        table.add_row(f"and {len(arms) - room} more")
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} %"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{math.ceil(seconds)} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"
 
 
 COLUMNS = ("epoch", "steps", "train loss", "train error", "test loss", "test error", "seconds", "of it selecting")
