@@ -393,7 +393,7 @@ from smdl.experiments import runner
 from smdl.experiments.arms import overrides_of
 from smdl.experiments.experiment import run_plan
 from smdl.experiments.plan import Plan
-from smdl.training.config import DataConfig, ModelConfig, TrainConfig, to_dict
+from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, TrainConfig, to_dict
 
 class Pool(runner.ProcessPoolExecutor):
     def submit(self, *arguments):
@@ -403,7 +403,8 @@ class Pool(runner.ProcessPoolExecutor):
 
 if __name__ == "__main__":
     runner.ProcessPoolExecutor = Pool
-    base = TrainConfig(data=DataConfig(train_size=400), model=ModelConfig("mlp"), batch_size=4, epochs=3)
+    data, optimizer = DataConfig(train_size=400), OptimizerConfig(lr=0.01)
+    base = TrainConfig(data=data, model=ModelConfig("mlp"), optimizer=optimizer, batch_size=4, epochs=3)
     arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
     plan = Plan("digits", to_dict(base), arms, seeds=2, protocols=["steps"], timed=False)
     try:
