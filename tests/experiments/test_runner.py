@@ -64,6 +64,11 @@ def test_a_folder_in_the_place_of_a_checkpoint_is_named(tmp_path):
         runner.train_one(to_dict(UNIFORM), tmp_path)
 
 
+def damage(results) -> list[str]:
+    """The problems of an experiment, but for runs that are too short to learn."""
+    return [problem for problem in results.problems if "chance level" not in problem]
+
+
 @pytest.mark.slow
 def test_an_experiment_killed_at_any_file_operation_ends_with_the_same_result(tmp_path):
     def run(folder):
@@ -71,7 +76,7 @@ def test_an_experiment_killed_at_any_file_operation_ends_with_the_same_result(tm
         plan = Plan("", to_dict(replace(BASE, epochs=1)), arms, seeds=1, protocols=["steps"], timed=False)
         found = collect(run_plan(plan, folder / "e").folder)
         assert os.listdir(folder) == ["e"], "the folder of the killed command is used"
-        assert found.problems == []
+        assert damage(found) == []
         return [(run.arm, run.epochs[-1]["test_loss"]) for run in found.runs]
 
     (tmp_path / "whole").mkdir()
@@ -134,8 +139,9 @@ def test_a_comparison_that_is_killed_leaves_no_process_and_is_resumed(tmp_path):
     assert "Traceback" not in output
     assert not list(tmp_path.glob("e/runs/*/summary.json")), "it was killed before an end"
     again = subprocess.run(command, capture_output=True, timeout=300, **options)
-    assert again.returncode == 0, again.stderr
-    assert collect(tmp_path / "e").problems == []
+    assert "report: " in again.stdout, again.stderr
+    assert damage(collect(tmp_path / "e")) == []
+    assert len(list(tmp_path.glob("e/runs/*/summary.json"))) == 2
     assert not (tmp_path / "e-2").exists()
 
 
