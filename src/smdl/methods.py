@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smdl.candidates.full import Full
+from smdl.candidates.observed import Observed
 from smdl.candidates.random_pool import RandomPool
 from smdl.candidates.source import Candidates
 from smdl.errors import choice, unknown
@@ -134,16 +135,23 @@ _TABLE = (
     Method(
         "recommended",
         Submodular,
+        Observed(3),
+        {"objective": Objective.recommended()},
+        about="facility location over last-layer gradients, from features that the training forward computed anyway",
+    ),
+    Method(
+        "fresh",
+        Submodular,
         RandomPool(3),
         {"objective": Objective.recommended()},
-        about="facility location over last-layer gradients in a fresh random pool of 3 batches",
+        about="the same in a random pool of 3 batches, forwarded at every step: best per step, rarely per second",
     ),
 )
 #: Every method by name. A new one: a file with its strategy, and a line above.
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 
 #: Sources by name, for configs.
-SOURCES: dict[str, type[Candidates]] = {"full": Full, "random_pool": RandomPool}
+SOURCES: dict[str, type[Candidates]] = {"full": Full, "observed": Observed, "random_pool": RandomPool}
 
 
 def as_method(method: "str | Method | Strategy") -> Method:

@@ -1,6 +1,7 @@
 """Read batches from lists of indices, with any number of worker processes."""
 
 import random
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -38,11 +39,23 @@ class Reader:
         scoring_dataset: Dataset | None,
         collate_fn: Callable[[Any], Any] | None,
         num_workers: int,
+        read_ahead: int | None = None,
         **options: Any,
     ) -> None:
+        """`read_ahead` is the number of requests of a plan that may be read before the first is asked for."""
         self._plan, self._plans = _Plan(), 0
         if num_workers:
             options.setdefault("persistent_workers", True)
+        if num_workers and read_ahead is not None:
+            if read_ahead < num_workers:
+                warnings.warn(
+                    f"num_workers is {num_workers} and only {read_ahead} batches are known in advance:"
+                    f" {max(1, read_ahead)} workers are started. A larger lag of smdl.Observed allows more",
+                    stacklevel=3,
+                )
+                num_workers = max(1, read_ahead)
+            usual = options.get("prefetch_factor") or 2
+            options["prefetch_factor"] = max(1, min(usual, read_ahead // num_workers))
         items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
         self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}
         self._loader = self._new_loader()

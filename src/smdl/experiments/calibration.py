@@ -106,6 +106,7 @@ class _Side:
                 reference_seconds(config, self.run.splits) or self.setup
             )  # not cached: an upper bound
         loader.strategy.skip_warm_up()
+        loader.candidates.skip_warm_up()
         period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
         self.steps = period * math.ceil(STEPS / period)
         self._endless = self._train()
