@@ -1,6 +1,6 @@
 """Data sets of the user: package.module:factory returns (train, test).
 
-Subsets, splits, imbalance and label noise of the config work on them as on any other data set.
+Subsets, splits, imbalance, duplicates and label noise of the config work on them as on any other data set.
 """
 
 import inspect
