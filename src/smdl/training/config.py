@@ -162,7 +162,7 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), loss, paper, paper_subset, recommended, or package.module:name"""
+    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, or package.module:name"""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
