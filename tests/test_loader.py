@@ -28,7 +28,7 @@ from tests.toys import (
 )
 
 EVERY = list(CASES)
-LIMITED = [case for case in EVERY if case not in ("loss", "loss_recomputed", "replacement")]
+LIMITED = [case for case in EVERY if case not in ("balanced", "loss", "loss_recomputed", "replacement")]
 
 
 def jolt(model: torch.nn.Module, seed: int) -> None:
@@ -179,8 +179,8 @@ def test_every_pool_is_scored_with_the_weights_of_its_own_step(workers):
             rows = numbers_of(loader)
             assert len(strategy.pool) == (12 if step < 7 else 6)
             seen = strategy.pool.features[strategy.chosen]  # of a larger batch, whose sums may round differently
-            assert torch.allclose(seen, scored(model, data, rows).features, rtol=1e-5)
-            stale += not torch.allclose(seen, scored(before, data, rows).features, rtol=1e-5)
+            assert torch.allclose(seen, scored(model, data, rows).features, rtol=1e-4, atol=1e-5)
+            stale += not torch.allclose(seen, scored(before, data, rows).features, rtol=1e-4, atol=1e-5)
             again = smdl.select(strategy.pool, smdl.Objective.recommended(), len(rows), seed=strategy.seed)
             assert again.indices.tolist() == strategy.chosen.tolist()
         assert next(iterator, None) is None

@@ -97,6 +97,7 @@ STOCHASTIC = {"optimizer": "stochastic", "epsilon": 0.5}
 CASES: dict[str, dict[str, Any]] = {
     "uniform": {"method": "uniform"},
     "uniform_full": {"method": "uniform", "candidates": smdl.Full(3)},
+    "balanced": {"method": "balanced"},
     "loss": {"method": "loss", "options": {"sort_every": 6}, "epochs": 5},
     "loss_recomputed": {
         "method": "loss",

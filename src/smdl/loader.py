@@ -18,7 +18,7 @@ from smdl.objective import Objective
 from smdl.observation import Observation, Observer
 from smdl.pool import as_matrix, host
 from smdl.randomness import stream
-from smdl.reading import Reader, Request, check_dataset, worker_errors
+from smdl.reading import Reader, Request, check_dataset, check_labels, read_labels, stored_labels, worker_errors
 from smdl.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring import Features, Forward, Head, Scorer, Targets, check_logits
 from smdl.selection import Selection
@@ -122,7 +122,7 @@ class DataLoader(Loader):
 
     dataset          map-style; its items are whatever collate_fn accepts
     model            the model in training; scored as it is at that step, and left unchanged
-    method           a name of `smdl.methods.METHODS` (uniform, loss, paper, recommended, …), `package.module:name`,
+    method           a name of `smdl.methods.METHODS` (uniform, balanced, loss, recommended, …), `package.module:name`,
                      a `smdl.Method` or a `smdl.Strategy`
     objective        replaces the method's objective: maximise this `smdl.Objective`, in the method's source
     candidates       replaces the method's source: Observed(factor=3), RandomPool(factor=3), Full(every=5), or a
@@ -186,6 +186,8 @@ class DataLoader(Loader):
         self._reader = Reader(
             dataset, scoring_dataset, collate_fn, workers, self.candidates.read_ahead, **torch_options
         )
+        if self.strategy.needs_labels:
+            self.strategy.set_labels(self._labels(None if targets else stored_labels(dataset)))
         self._both = scoring_dataset is not None
         self._reference = ReferenceFeatures(reference, self._samples) if self.strategy.needs_reference else None
         self._needs_features = self.candidates.needs_features and self.strategy.needs_scores
@@ -322,6 +324,12 @@ class DataLoader(Loader):
             both=self._both,
             scoring_batch_size=self._scoring_batch_size,
         )
+
+    def _labels(self, stored: np.ndarray | None) -> np.ndarray:
+        """Return the class number of every sample, read from the dataset unless it holds them."""
+        if stored is None:
+            return read_labels(self._reader, self._scorer.targets, self._samples, self._scoring_batch_size)
+        return check_labels(stored, "the dataset", "; pass targets= to say where they are")
 
     def _reference_features(self) -> Tensor | None:
         if self._reference is None:

@@ -13,6 +13,7 @@ from smdl.candidates.source import Candidates
 from smdl.errors import choice, unknown
 from smdl.factory import load_object
 from smdl.objective import Objective, as_objective
+from smdl.strategies.balanced import Balanced
 from smdl.strategies.loss_rank import LossRank
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.submodular import Submodular
@@ -112,6 +113,7 @@ _ALGORITHM_1 = {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01}
 
 _TABLE = (
     Method("uniform", Uniform, RandomPool(1), about="plain SGD: batches drawn at random"),
+    Method("balanced", Balanced, Full(every=None, replacement=True), about="every class equally often, at random"),
     Method(
         "loss",
         LossRank,

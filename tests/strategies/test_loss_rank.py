@@ -269,7 +269,7 @@ class Precious(Tuples):
 
 @pytest.mark.parametrize("end", ["epoch", "break", "error"])
 def test_the_model_is_listened_to_only_while_iterating(end):
-    model = Net()
+    model, x = Net(), torch.zeros(4, 4)
     loader = smdl.DataLoader(Precious(30), model, 4, **CASES["loss"])
     with pytest.raises(ZeroDivisionError) if end == "error" else pytest.MonkeyPatch.context():
         for x, _ in loader:
