@@ -134,10 +134,10 @@ def test_a_transform_of_the_targets_is_applied():
         target_transform = staticmethod(lambda label: 0 if label == 2 else 1)
 
         def __getitem__(self, row: int) -> Any:
-            x, _ = super().__getitem__(row)
-            return x, self.target_transform(self.targets[row])
+            return self.x[row], self.target_transform(held[row])
 
-    loader = smdl.DataLoader(Transformed("targets", [0, 1, 1, 0, 2, 1]), Net(), 2, method="balanced")
+    held = [0, 1, 1, 0, 2, 1]
+    loader = smdl.DataLoader(Transformed("targets", held), Net(), 2, method="balanced")
     assert labels_given_to(loader.strategy) == [1, 1, 1, 1, 0, 1]
 
 

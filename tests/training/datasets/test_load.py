@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.stats import chisquare
 
 from smdl.training.config import DataConfig
 from smdl.training.datasets.augment import Augmentation
@@ -135,6 +136,16 @@ def test_copies_may_get_different_wrong_labels():
     (clean, _), (noisy, _) = (parts(load(DataConfig(duplicates=0.9, label_noise=share))) for share in (0.0, 0.3))
     assert torch.equal(clean.images, noisy.images)
     assert int((clean.labels != noisy.labels).sum()) == round(0.3 * 1197)
+
+
+def test_noise_of_bytes_is_uniform_from_minus_8_to_8_and_stays_in_range():
+    images = torch.tensor([100, 2, 253], dtype=torch.uint8).repeat(4, 5000)
+    add_noise(images, np.array([1, 3]), np.random.default_rng(0))
+    assert torch.equal(images[0], images[2])
+    for column, low, high in ((0, 92, 108), (1, 0, 10), (2, 245, 255)):
+        values = images[1::2, column::3].flatten().long()
+        assert (int(values.min()), int(values.max())) == (low, high)
+    assert chisquare((images[1::2, ::3].flatten().long() - 92).bincount().numpy()).pvalue > 1e-3
 
 
 def test_noise_of_float_vectors_is_one_percent_of_each_columns_deviation():
