@@ -59,9 +59,11 @@ class Observer:
         parts = [part for forward in forwards if (part := self._part(forward)) is not None]
         if not parts:
             return None
-        found, row = self._expected.look_up([part.inputs for part in parts])
         logits, features = torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts])
-        return Observation(found, logits[row].float(), features[row] if self._needs_features else None)
+        found, row = self._expected.look_up([part.inputs for part in parts])
+        if row is not None:
+            logits, features = logits[row], features[row]
+        return Observation(found, logits.float(), features if self._needs_features else None)
 
     def _part(self, forward: "_Forward") -> "_Part | None":
         """Return what a forward computed; None if it cannot be a forward of the batch."""
@@ -180,13 +182,18 @@ class _Inputs:
                 return tensor
         return None
 
-    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is."""
+    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is (None: all
+        rows, in their order)."""
         prints = torch.cat([fingerprints(inputs) for inputs in forwarded])
         tolerance = max(map(_tolerance, (self._dtype, *(inputs.dtype for inputs in forwarded))))
-        expected, lengths = self._prints.to(prints), self._lengths.to(prints)
+        expected, allowed = self._prints.to(prints), tolerance * self._lengths.to(prints)
+        if prints.shape == expected.shape and prints.device.type == "cpu":  # elsewhere the look would wait
+            found = (expected - prints).abs().amax(dim=1) <= allowed
+            if bool(found.all()):
+                return found, None
         gaps = (expected[:, None] - prints[None]).abs().amax(dim=2)  # (rows of the batch, rows of the forwards)
-        same = gaps <= tolerance * lengths[:, None]
+        same = gaps <= allowed[:, None]
         return same.any(dim=1), same.to(torch.uint8).argmax(dim=1)
 
 

@@ -60,11 +60,12 @@ class Scorer:
         self._tap_makes_logits: bool | None = None  # not known before the first forward
         self._tap = _named(model, features) if isinstance(features, str) else None
         self._features: Features = features if isinstance(features, str) else callable_or_none("features", features)
+        self._weight = next(model.parameters(), None)  # tells the device; looking for it at every step is slow
         self.samples = 0  # forwarded so far
 
     @property
     def device(self) -> torch.device:
-        return device_of(self.model)
+        return device_of(self.model) if self._weight is None else self._weight.device
 
     @property
     def bias(self) -> bool:
