@@ -26,6 +26,7 @@ LAYERS = {
         "reading",
         "reference_model",
         "scoring",
+        "suspects",
     ),
     "strategies and candidates": ("candidates", "strategies"),
     "methods": ("methods",),

@@ -9,7 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from smdl.errors import check_keys
+from smdl.pool import host
 from smdl.scoring import Scorer, Scores
+from smdl.suspects import Votes, neighbour_votes
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 #: A cache of more bytes than this is announced.
@@ -80,6 +82,15 @@ class FeatureCache:
             features, seen = features.contiguous(), seen[:, 0] > 0
         losses = F.cross_entropy(logits, labels, reduction="none")
         return Scores(features, logits.softmax(dim=1), labels, losses), seen.numpy()
+
+    def votes(self, scorer: Scorer, rng: np.random.Generator) -> tuple[np.ndarray, Votes]:
+        """Return the samples seen so far, and how their nearest neighbours are labelled."""
+        device = self._move(scorer)
+        rows = host(self._seen.nonzero()[:, 0])
+        if self._features is None or len(rows) == 0:
+            return rows, Votes(np.zeros(0), np.zeros(0))
+        index = torch.from_numpy(rows)
+        return rows, neighbour_votes(self._features[index.to(device)], self._labels[index], rng)
 
     def pretend_seen(self) -> None:
         """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
+from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.distributed import check_one_rank
 from smdl.errors import check_keys, choice, true_or_false, whole_number
@@ -23,6 +24,7 @@ from smdl.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring import Features, Forward, Head, Scorer, Targets, check_logits
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
+from smdl.suspects import Suspects
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
@@ -262,6 +264,16 @@ class DataLoader(Loader):
         elif losses is not None or outputs is not None:
             self._keep_losses(places, self._losses(places, outputs) if losses is None else losses)
         self._observed = True
+
+    def suspects(self, count: int | None = None) -> Suspects:
+        """Return the samples that are probably mislabelled, the most suspicious first; `count` limits or extends the
+        list. It needs candidates=smdl.Observed(...) and an epoch of training."""
+        if not isinstance(self.candidates, Observed):
+            raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
+        if count is not None:
+            whole_number("count", count)
+        self._take_observation()
+        return self.candidates.suspects(self._scorer, count)
 
     def _keep(self, places: np.ndarray, seen: Observation) -> None:
         """Pass on what is known of these rows of the current batch."""

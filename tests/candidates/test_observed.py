@@ -193,7 +193,7 @@ def test_a_head_of_several_layers(given):
     epoch_of(loader)
     old = model.body(loader.dataset.x), model(loader.dataset.x).softmax(1)  # type: ignore[attr-defined]
     with torch.no_grad():
-        model.head[2].weight.mul_(-1.0)
+        list(model.head.parameters())[2].mul_(-1.0)
     new = model(loader.dataset.x).softmax(1)  # type: ignore[attr-defined]
     (pool, *_), _ = deque_of_pools(loader), next(iter(loader))
     assert torch.allclose(strategy.pool.features, old[0][pool], atol=1e-6)
@@ -340,7 +340,7 @@ def test_the_scoring_dataset_is_refused_because_nothing_is_scored():
 
 
 def test_features_from_a_callable_cannot_be_observed():
-    loader = smdl.DataLoader(Tuples(40), Net(), 4, features=lambda model, batch: model.body(batch[0]))
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, features=lambda _, batch: batch[0])
     with pytest.raises(ValueError, match="features= is a callable, so a training forward does not show its features"):
         next(iter(loader))
 

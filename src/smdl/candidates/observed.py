@@ -20,6 +20,7 @@ from smdl.pool import host
 from smdl.scoring import Scorer, Scores
 from smdl.selection import Selection
 from smdl.strategies.strategy import drawn
+from smdl.suspects import Suspects
 
 
 class _Planned(NamedTuple):
@@ -46,6 +47,8 @@ class Observed(Candidates):
     lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile
     start     epochs that are plain passes over the data, before selection starts
     rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
+    trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
+              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all".
     dtype     how features are kept: float16, bfloat16 or float32
     device    where: "model" is the model's device, "cpu" is main memory
     sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
@@ -58,6 +61,7 @@ class Observed(Candidates):
     lag: int = 4
     start: int = 1
     rescore: float = 0.0
+    trust: str = "auto"
     dtype: str = "float16"
     device: str = "model"
     sketch: int | None = None
@@ -76,6 +80,7 @@ class Observed(Candidates):
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
         self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
         self.lag, self.start = whole_number("lag", self.lag, 0), whole_number("start", self.start, 0)
+        one_of("trust", self.trust, ("all", "auto", "neighbours"))
         one_of("dtype", self.dtype, TYPES)
         one_of("device", self.device, ("cpu", "model"))
         one_of("observe", self.observe, ("auto", "manual"))
@@ -95,6 +100,7 @@ class Observed(Candidates):
         if self._cache is None:
             self._cache = FeatureCache(samples, self.dtype, self.device, self.sketch)
             self._observed_at = np.full(samples, -1, np.int64)
+            self._left_out = np.zeros(samples, bool)
 
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
         assert self._cache is not None
@@ -111,6 +117,8 @@ class Observed(Candidates):
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
+        if epoch.first_step == 0:
+            self._judge_labels(epoch)
         pools = self._pools(epoch)
         waiting = deque((epoch.first_step + k, planned.rows) for k, planned in enumerate(self._window))
         next_planned, read = epoch.first_step + len(waiting), None
@@ -135,6 +143,18 @@ class Observed(Candidates):
         sizes = [min(epoch.samples, math.ceil(factor * epoch.size(step))) for step in range(len(epoch))]
         return list(deal(epoch.samples, sizes, epoch.deck()))
 
+    def _judge_labels(self, epoch: DatasetEpoch) -> None:
+        """Decide which samples this epoch leaves out. Most must have been trained on twice: features of the first
+        epoch come from very different weights."""
+        assert self._cache is not None
+        self._left_out[:] = False
+        if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
+            return
+        with epoch.clock("selection"):
+            rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
+            if self.trust == "neighbours" or votes.noisy:
+                self._left_out[rows] = votes.suspect
+
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
         rescored, ahead = np.zeros(0, np.int64), step + self.lag + 1  # chosen right after this batch was read
@@ -147,6 +167,8 @@ class Observed(Candidates):
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
         size = epoch.size(step)
+        trusted = rows[~self._left_out[rows]]
+        rows = trusted if len(trusted) >= size else rows
         if len(rows) == size:
             return drawn(rows)
         if not epoch.strategy.needs_scores:
@@ -190,6 +212,7 @@ class Observed(Candidates):
             "window": window,
             "observed_at": torch.from_numpy(self._observed_at.copy()),
             "observations": self._observations,
+            "left_out": torch.from_numpy(self._left_out.copy()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -206,9 +229,23 @@ class Observed(Candidates):
         ]
         if observed_at.shape != (samples,) or observed_at.dtype != np.int64:
             raise ValueError(f"observed_at must be {samples} numbers, got {observed_at.dtype} of {observed_at.shape}")
+        left_out = host(state["left_out"]).copy()
+        if left_out.shape != (samples,) or left_out.dtype != bool:
+            raise ValueError(f"left_out must be {samples} flags, got {left_out.dtype} of {left_out.shape}")
         observations = whole_number("observations", state["observations"], 0)
         self._cache.load_state_dict(state["cache"])
         self._window, self._observed_at, self._observations = deque(window), observed_at, observations
+        self._left_out = left_out
+
+    def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
+        """Return the samples that are probably mislabelled, at most `count`."""
+        assert self._cache is not None
+        rows, votes = self._cache.votes(scorer, np.random.default_rng(0))
+        found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
+        scored = self._cache.scores(scorer, rows[found])
+        losses = np.zeros(0) if scored is None else host(scored[0].losses)
+        order = np.lexsort((-losses, votes.own[found]))[:count]
+        return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
 
 
 def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:
