@@ -1,14 +1,14 @@
 """Scores in float64: compiled loops that add from left to right.
 
 Loops need no temporary arrays. Without fast-math they give the same bits as the plain Python loops of
-`greedy/specification.py`.
+`greedy/specification.py`. Only squared norms are added in any order: they are a scale, and that is faster.
 """
 
 import math
 
 import numpy as np
 
-from smdl.jit import compiled, inlined
+from smdl.jit import compiled, inlined, reordered
 
 #: Set terms are rounded to multiples of scale / GRID before they are summed. Such sums are exact, so they are the same
 #: in any order, with any number of threads, and in the compiled and the torch code.
@@ -77,9 +77,37 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return out
 
 
+@reordered
+def _squared_norm(row: np.ndarray) -> float:
+    total = 0.0
+    for u in range(len(row)):
+        total += np.float64(row[u]) * np.float64(row[u])
+    return total
+
+
+@compiled
 def squared_norms(features: np.ndarray) -> np.ndarray:
-    """Return ‖x_i‖² of every row, (N, D) -> (N,)."""
-    return squared_distances(features, np.zeros(features.shape[1]))
+    """Return ‖x_i‖² of every row, (N, D) -> (N,); squares are added in any order."""
+    out = np.empty(len(features))
+    for i in range(len(features)):
+        out[i] = _squared_norm(features[i])
+    return out
+
+
+@compiled
+def gradient_parts(
+    features: np.ndarray, probabilities: np.ndarray, labels: np.ndarray, bias: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return e = p − onehot(y), (N, C) in the type of the features, ‖e‖², ‖f‖² + bias, (N,), and the largest ‖e‖ ‖f‖."""
+    errors, largest = np.empty(probabilities.shape, features.dtype), 0.0
+    e, f, row = np.empty(len(features)), np.empty(len(features)), np.empty_like(probabilities[0])
+    for i in range(len(features)):
+        row[:] = probabilities[i]
+        row[labels[i]] -= 1
+        errors[i] = row
+        e[i], f[i] = _squared_norm(row), _squared_norm(features[i]) + bias
+        largest = max(largest, math.sqrt(e[i] * f[i]))
+    return errors, e, f, largest
 
 
 @compiled

@@ -1,5 +1,6 @@
 """Pool: what a selection may look at."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -40,7 +41,7 @@ class Pool:
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
         self.features = as_matrix("features", features)
-        if len(self.features) == 0:
+        if self.features.shape[0] == 0:
             raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
         self.bias = true_or_false("bias", bias)
         self.probabilities = None if probabilities is None else as_matrix("probabilities", probabilities)
@@ -72,8 +73,15 @@ class Pool:
             raise ValueError(f"logits must have shape (samples, classes ≥ 2), got shape {tuple(outputs.shape)}")
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
+    def without_scores(self) -> "Pool":
+        """Return a pool of the same tensors. The scores that a pool keeps refer to this one: if they referred to the
+        pool itself, its memory would be freed only by Python's garbage collector, many steps later."""
+        twin = object.__new__(Pool)
+        twin.__dict__.update(self.__dict__, _problems={})
+        return twin
+
     def __len__(self) -> int:
-        return len(self.features)
+        return self.features.shape[0]
 
     def __repr__(self) -> str:
         held = [f"features {tuple(self.features.shape)}"]
@@ -99,14 +107,13 @@ class Pool:
         """e_i = p_i − onehot(y_i), (N, C): the gradient of cross-entropy with respect to the logits."""
         assert self.probabilities is not None
         assert self.labels is not None
-        minus_one = self.probabilities.new_full((len(self), 1), -1.0)
-        return self.probabilities.scatter_add(1, self.labels[:, None], minus_one)
+        return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
 
     def _check_rows(self, name: str) -> None:
         value = getattr(self, name)
         if value is None:
             return
-        if len(value) != len(self):
+        if value.shape[0] != len(self):
             raise ValueError(f"{name} must have one row per sample: {len(self)} features, {len(value)} {name}")
         if value.device != self.device:
             raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
@@ -114,7 +121,7 @@ class Pool:
     def _check_classes(self) -> None:
         if self.labels is None:
             return
-        low, high = int(self.labels.min()), int(self.labels.max())
+        low, high = map(int, self.labels.aminmax())
         if low < 0:
             raise ValueError(f"labels must be class numbers ≥ 0, got {low}")
         if self.probabilities is not None and high >= self.probabilities.shape[1]:
@@ -166,7 +173,7 @@ def _floats(name: str, value: Array) -> Tensor:
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(_float_type(name, tensor))
     tensor = tensor.contiguous()
-    if not bool(torch.isfinite(tensor.sum())):  # a temporary as large as the pool only if something is wrong
+    if not math.isfinite(tensor.sum().item()):  # a temporary as large as the pool only if something is wrong
         bad = torch.nonzero(~torch.isfinite(tensor))
         if len(bad):  # else the sum of finite numbers overflowed
             where = tuple(bad[0].tolist())
@@ -209,10 +216,12 @@ def _labels(value: Array) -> Tensor:
 
 
 def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
-    if float(probabilities.min()) < 0:
-        raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min()):.6g}")
+    lowest = float(probabilities.min())
+    if lowest < 0:
+        raise ValueError(f"probabilities must be ≥ 0, got {lowest:.6g}")
     sums = probabilities.sum(dim=1)
-    if max(float(sums.max()) - 1, 1 - float(sums.min())) > tolerance:
+    low, high = map(float, sums.aminmax())
+    if max(high - 1, 1 - low) > tolerance:
         row = int((sums - 1).abs().argmax())
         raise ValueError(
             f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"
