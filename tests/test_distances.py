@@ -40,6 +40,19 @@ def test_scalar_vectorised_and_compiled_forms_agree(name, space, data, grid):
     assert scalar.max() <= problem.geometry.metric.bound * (1 + 1e-6) + tolerance, "D is at least every distance"
 
 
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("n", [1, 2, 5, 15, 16, 17, 35, 64])
+def test_all_similarities_over_gradients_are_those_of_the_pairs(n, classes):
+    """The loops over all pairs take four at a time, and a multiple of LANES."""
+    rng = np.random.default_rng(n)
+    features, labels = rng.normal(size=(n, 7)).astype(np.float32), rng.integers(0, classes, n)
+    pool = smdl.Pool(features, rng.dirichlet(np.ones(classes), n), labels)
+    points = smdl.Objective.recommended().on(pool).geometry.points
+    wanted = 1 - all_pairs(points) / points.bound
+    np.testing.assert_allclose(similarity_matrix(points), wanted, atol=2e-7)
+    assert (similarity_matrix(points) == similarity_matrix(points).T).all()
+
+
 @pytest.mark.parametrize("name", DISTANCES)
 def test_points_far_from_the_origin_keep_their_distances(name):
     """‖u‖² + ‖v‖² − 2⟨u, v⟩ in float32 would find no difference between these points."""

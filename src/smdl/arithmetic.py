@@ -30,6 +30,48 @@ def inverse(scale: float) -> float:
     return 1.0 / scale if scale > 0.0 else 0.0
 
 
+def largest(values: np.ndarray) -> float:
+    """Return the largest |x|; infinity or NaN if some x is."""
+    return _largest(values, _BITS[values.dtype])
+
+
+@compiled
+def _largest(values, zero):
+    """Find the maximum among integers of the same bits: unlike floats they vectorise, and NaN is above infinity."""
+    bits, found, without_sign = values.ravel().view(zero.dtype), zero.copy(), np.iinfo(zero.dtype).max
+    top = found[0]
+    for i in range(len(bits)):
+        top = max(top, zero.dtype.type(bits[i] & without_sign))
+    found[0] = top
+    return np.float64(found.view(values.dtype)[0])
+
+
+#: A zero of the integers that are as wide as each type of floats.
+_BITS = {np.dtype(np.float32): np.zeros(1, np.int32), np.dtype(np.float64): np.zeros(1, np.int64)}
+
+
+@compiled
+def whole_range(values: np.ndarray) -> tuple[int, int]:
+    """Return the least and the greatest of integers, (N,)."""
+    low = high = values[0]
+    for i in range(len(values)):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high
+
+
+@compiled
+def row_range(rows: np.ndarray) -> tuple[float, float, float]:
+    """Return the least number, the least sum of a row and the greatest one, (N, C)."""
+    least, low, high = np.inf, np.inf, -np.inf
+    for i in range(len(rows)):
+        total = 0.0
+        for c in range(rows.shape[1]):
+            least = min(least, np.float64(rows[i, c]))
+            total += np.float64(rows[i, c])
+        low, high = min(low, total), max(high, total)
+    return least, low, high
+
+
 @compiled
 def concave(g: int, mass: float) -> float:
     """Return g(mass): √m, log(1 + m), m / (1 + m) or −m log m."""
@@ -78,10 +120,10 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 @reordered
-def _squared_norm(row: np.ndarray) -> float:
+def _squared_norm(x: np.ndarray, i: int) -> float:
     total = 0.0
-    for u in range(len(row)):
-        total += np.float64(row[u]) * np.float64(row[u])
+    for u in range(x.shape[1]):
+        total += np.float64(x[i, u]) * np.float64(x[i, u])
     return total
 
 
@@ -90,7 +132,7 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
     """Return ‖x_i‖² of every row, (N, D) -> (N,); squares are added in any order."""
     out = np.empty(len(features))
     for i in range(len(features)):
-        out[i] = _squared_norm(features[i])
+        out[i] = _squared_norm(features, i)
     return out
 
 
@@ -98,16 +140,18 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
 def gradient_parts(
     features: np.ndarray, probabilities: np.ndarray, labels: np.ndarray, bias: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return e = p − onehot(y), (N, C) in the type of the features, ‖e‖², ‖f‖² + bias, (N,), and the largest ‖e‖ ‖f‖."""
-    errors, largest = np.empty(probabilities.shape, features.dtype), 0.0
-    e, f, row = np.empty(len(features)), np.empty(len(features)), np.empty_like(probabilities[0])
-    for i in range(len(features)):
-        row[:] = probabilities[i]
-        row[labels[i]] -= 1
-        errors[i] = row
-        e[i], f[i] = _squared_norm(row), _squared_norm(features[i]) + bias
-        largest = max(largest, math.sqrt(e[i] * f[i]))
-    return errors, e, f, largest
+    """Return e = p − onehot(y), (N, C) in the type of f; ‖e‖² and ‖f‖² + bias, (N,); and the largest ‖g‖ = ‖e‖ ‖f‖."""
+    n, exact = len(features), np.empty_like(probabilities)  # errors in the type of p
+    errors, e, f, longest = np.empty(probabilities.shape, features.dtype), np.empty(n), np.empty(n), 0.0
+    for i in range(n):
+        for c in range(probabilities.shape[1]):
+            exact[i, c] = probabilities[i, c]
+        exact[i, labels[i]] -= 1
+        for c in range(probabilities.shape[1]):
+            errors[i, c] = exact[i, c]
+        e[i], f[i] = _squared_norm(exact, i), _squared_norm(features, i) + bias
+        longest = max(longest, math.sqrt(e[i] * f[i]))
+    return errors, e, f, longest
 
 
 @compiled

@@ -32,7 +32,7 @@ class Geometry:
     def scaled_features(self) -> tuple[Tensor, float]:
         """Features whose squares neither overflow nor vanish, and the power of two they were multiplied by."""
         gradients = self.objective.space == "gradients" and self.pool.bias
-        return in_safe_range(self.pool.features, least=1.0 if gradients else 0.0)
+        return in_safe_range(self.pool.features, self.pool.largest, least=1.0 if gradients else 0.0)
 
     @cached_property
     def space(self) -> FeatureSpace | GradientSpace:
@@ -40,7 +40,7 @@ class Geometry:
         in_gradients = self.objective.space == "gradients"
         return GradientSpace(self.pool, features, scale) if in_gradients else FeatureSpace(features)
 
-    @cached_property
+    @property
     def sigma(self) -> float | None:
         """The bandwidth in units of the space."""
         sigma = self.objective.sigma

@@ -30,7 +30,6 @@ class GradientSpace:
         assert pool.probabilities is not None
         assert pool.labels is not None
         features = pool.features if features is None else features
-        self._real = real(pool.device)
         self._pool, self._features = pool, features
         self.bias = scale * scale if pool.bias else 0.0
         self.host = host(features)
@@ -59,7 +58,8 @@ class GradientSpace:
 
     def _sums(self, of: Callable[[Tensor, Tensor], Tensor], rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Return Σ_u of(x_iu, x_ju) in float64: the terms of `squared` may cancel."""
-        return by_chunks(lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1])
+        wide = real(rows.device)
+        return by_chunks(lambda i, j: of(rows[i].to(wide), rows[j].to(wide)).sum(-1), i, j, rows.shape[1])
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(self.error_norms * self.feature_norms)
