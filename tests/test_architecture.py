@@ -10,7 +10,18 @@ import smdl
 
 SOURCE = Path(smdl.__file__).parent
 
-ENGINE = ("arithmetic", "distances", "gradients", "greedy", "objective", "pool", "selection", "similarity", "terms")
+ENGINE = (
+    "arithmetic",
+    "distances",
+    "geometry",
+    "gradients",
+    "greedy",
+    "objective",
+    "pool",
+    "selection",
+    "similarity",
+    "terms",
+)
 
 #: Modules and packages by layer. A module may import its own layer and the layers above it in this table.
 #: One more rule holds for report: it imports neither torch nor numba, so of experiments and training it may use only
