@@ -53,7 +53,8 @@ class Command:
 
 
 _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
-_METHOD = ("method", "objective", "options", "candidates")
+_OPEN = ("objective", "options", "candidates")  # the method knows the names that may follow
+_METHOD = ("method", *_OPEN)
 _JOBS = {"type": _whole_or_auto, "default": "auto", "help": "parallel runs; auto: one per core"}
 _QUIET = {"action": "store_true", "help": "show only the result"}
 
@@ -167,10 +168,16 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _HelpAll(argparse._HelpAction):
-    """Print the help with every option."""
+    """Print the help with every option. Those of the objective come from Objective, which imports torch."""
 
     def __call__(self, parser: Any, *arguments: Any) -> None:
         parser.brief = False
+        if "--objective" in parser._option_string_actions:
+            from smdl.objective import OPTIONS, Objective
+
+            weights = [f"  --objective.{name} WEIGHT" for name in Objective.terms()]
+            options = [f"  --objective.{name} {name.upper()}" for name in OPTIONS]
+            parser.epilog = "\n".join(["objective:", *weights, *options, "", parser.epilog])
         super().__call__(parser, *arguments)
 
 
@@ -279,10 +286,11 @@ class Parser(jsonargparse.ArgumentParser):
         return found
 
     def _unknown(self, option: str) -> str:
-        root = option.lstrip("-").partition(".")[0]
+        root, _, rest = option.lstrip("-").partition(".")
         if root in self.command.refused:
             return f"{option} is not an option of {self.prog}: {self.command.refused[root]}"
-        close = get_close_matches(option, self._option_string_actions, n=1)
+        known = [*self._option_string_actions, *(f"--{name}.{rest}" for name in _OPEN if rest)]
+        close = get_close_matches(option, known, n=1)
         hint = f"; did you mean {close[0]}?" if close else "."
         return f"unknown option {option}{hint} See {self.prog} {'--help-all' if self.command.main else '--help'}"
 

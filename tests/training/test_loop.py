@@ -19,7 +19,6 @@ from smdl.training import build, files, loop
 from smdl.training.config import (
     DataConfig,
     ModelConfig,
-    ObjectiveConfig,
     OptimizerConfig,
     ScheduleConfig,
     TrainConfig,
@@ -59,7 +58,7 @@ RUNS = {
         candidates={"source": "full", "every": 3, "replacement": True},
         options={"optimizer": "stochastic"},
     ),
-    "own weights": replace(SMALL, objective=ObjectiveConfig(uncertainty=0.5, redundancy=0.5, distance="cosine")),
+    "own weights": replace(SMALL, objective={"uncertainty": 0.5, "redundancy": 0.5, "distance": "cosine"}),
     "augmented convnet": replace(
         SMALL, model=ModelConfig("resnet8", width=0.25), data=replace(SMALL.data, augment=True), epochs=2
     ),
@@ -332,10 +331,10 @@ def test_the_reference_model_is_trained_once_and_found_again(tmp_path, monkeypat
     [
         ({"batch_size": 500}, "batch_size must be at most the dataset's 130 samples, got 500"),
         ({"method": "papper"}, "did you mean 'paper'"),
-        ({"method": "uniform", "objective": ObjectiveConfig(redundancy=1.0)}, "method uniform has no objective"),
+        ({"method": "uniform", "objective": {"redundancy": 1.0}}, "method uniform has no objective"),
         ({"options": {"partition": 3}}, "did you mean 'partitions'"),
         ({"candidates": {"fctor": 3}}, "did you mean 'factor'"),
-        ({"objective": ObjectiveConfig(uncertainty=-1.0)}, "finite number ≥ 0"),
+        ({"objective": {"uncertainty": -1.0}}, "finite number ≥ 0"),
         ({"loss": "CrossEntropLoss"}, "did you mean 'CrossEntropyLoss'"),
         ({"loss": "MSELoss"}, "cannot work on logits and class numbers"),
         ({"loss": "CrossEntropyLoss", "loss_options": {"reduction": "none"}}, "one number per batch"),

@@ -36,7 +36,7 @@ _CACHED = "smdl reference features 1"  # a new number whenever the content chang
 
 def make_method(config: TrainConfig) -> Method:
     """Return the method of a config, with the changes that the config makes to it. What cannot be made is refused."""
-    method, changes = as_method(config.method), config.objective.given()
+    method, changes = as_method(config.method), config.objective
     if changes and method.objective is None:
         raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
     try:

@@ -5,11 +5,10 @@ The command line and the YAML files set exactly these fields; nothing else confi
 
 import math
 import os
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
 
 from smdl.errors import choice, unknown, whole_number
-from smdl.objective import OPTIONS, Objective
 
 Config = TypeVar("Config")
 #: More threads than this are a mistake, and can crash the process.
@@ -117,31 +116,6 @@ class ScheduleConfig:
 
 
 @dataclass
-class _ObjectiveConfig:
-    """The objective: weights make a new one; options alone change the method's own."""
-
-    def given(self) -> dict[str, Any]:
-        """Return what was set."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-def _objective_fields() -> list[tuple[str, Any, Any]]:
-    """Return a field per term and per option of Objective: a new one reaches the command line by itself."""
-    hints = get_type_hints(Objective.__init__)
-    weights = [(name, float | None, None) for name in Objective.terms()]
-    return weights + [(name, hints[name] | None, None) for name in OPTIONS]
-
-
-if TYPE_CHECKING:
-
-    class ObjectiveConfig(_ObjectiveConfig):
-        def __init__(self, **changes: Any) -> None: ...
-else:
-    ObjectiveConfig = make_dataclass("ObjectiveConfig", _objective_fields(), bases=(_ObjectiveConfig,))
-    ObjectiveConfig.__doc__, ObjectiveConfig.__module__ = _ObjectiveConfig.__doc__, __name__
-
-
-@dataclass
 class TrainConfig:
     """One training run."""
 
@@ -149,7 +123,8 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
     """uniform (SGD), loss, paper, paper_subset, recommended, or package.module:name"""
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    objective: dict[str, Any] = field(default_factory=dict)
+    """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
@@ -181,6 +156,7 @@ class TrainConfig:
     """number of training samples whose loss and error are measured after every epoch, without augmentation"""
 
     def __post_init__(self) -> None:
+        self.objective = {name: value for name, value in self.objective.items() if value is not None}
         for name, least in (("batch_size", 1), ("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
             whole_number(name, getattr(self, name), least)
         for name in ("steps", "threads"):
