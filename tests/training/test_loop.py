@@ -276,7 +276,14 @@ def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resume
     loop.train(SMALL, tmp_path / "run")
     with pytest.raises(ValueError, match="finished"):
         loop.resume(tmp_path / "run")
-    (tmp_path / "run" / "summary.json").unlink()
+    path = tmp_path / "run" / "summary.json"
+    summary = files.read_json(path)
+    assert summary["metrics_sha256"] == files.digest(tmp_path / "run" / "metrics.jsonl")
+    path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 2'))
+    assert files.read_json(path) is None
+    loop.resume(tmp_path / "run")
+    assert files.read_json(path) == summary, "a damaged summary is written again"
+    path.unlink()
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"?")
     with pytest.raises(
         ValueError, match=r"run/checkpoint\.pt is damaged.*\. Delete .*run/checkpoint\.pt to train the run again"

@@ -58,13 +58,15 @@ class Experiment:
         path = self.folder / "calibration.json"
         kept = read_json(path)
         if not self.plan.fits(kept):
+            if path.exists():
+                self.display.note(f"{path} is damaged or incomplete: the steps are timed again")
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
             configs = {arm: arm_config(self.plan, arm, steps=None) for arm in order}
             if self.plan.timed:
                 kept = calibrate(configs, self.display, self.plan.minutes and 60 * self.plan.minutes)
             else:
                 kept = lengths(configs, self.display)
-            write_json(path, kept)
+            write_json(path, kept, checksum=True)
         self.calibration = kept
         return kept
 

@@ -23,7 +23,10 @@ TIME_RATIO = (0.9, 1.1)
 def collect(folder: Path) -> Results:
     """Read the results of an experiment from its folder."""
     plan = read_plan(folder)
-    calibration = read_json(folder / "calibration.json")
+    path = folder / "calibration.json"
+    calibration = read_json(path)
+    if calibration is None and path.exists():
+        raise FolderError(f"{path} is damaged: run the same command again, which measures it again")
     if not plan.fits(calibration) or not plan.runs:
         raise FolderError(f"{folder} was interrupted before its calibration was finished: run the same command again")
     try:

@@ -66,18 +66,27 @@ def _seal(payload: bytes, kind: str) -> bytes:
     return f"{kind} sha256 {hashlib.sha256(payload).hexdigest()}\n".encode()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
+def write_json(path: Path, value: dict[str, Any], checksum: bool = False) -> None:
+    """Write `value` as indented JSON, atomically; with one more key, "checksum", if `read_json` is to verify it."""
+    added = {"checksum": _checksum(value)} if checksum else {}
     with replacing(path) as file:
-        file.write((json.dumps(value, indent=2) + "\n").encode())
+        file.write((json.dumps({**value, **added}, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Return None if it is missing or damaged."""
+    """Read a JSON file, without its checksum. Return None if it is missing or damaged. A file without a checksum, of an
+    older version or written by hand, is believed."""
     try:
-        return json.loads(path.read_text())
+        value = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return None
+    given = value.pop("checksum", None) if isinstance(value, dict) else None
+    return value if given in (None, _checksum(value)) else None
+
+
+def _checksum(value: Any) -> str:
+    """Return the sha256 of a value as JSON on one line. Reading and writing JSON keeps order and every digit."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def append_line(path: Path, record: Any) -> None:
@@ -92,6 +101,12 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """Write a JSONL file that holds exactly these records, atomically."""
     with replacing(path) as file:
         file.write("".join(json.dumps(record) + "\n" for record in records).encode())
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the checksum of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def unused(folder: Path) -> bool:

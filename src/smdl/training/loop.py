@@ -25,7 +25,7 @@ from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
-from smdl.training.files import append_line, claimed, locked, replacing, write_json, write_lines
+from smdl.training.files import append_line, claimed, digest, locked, read_json, replacing, write_json, write_lines
 from smdl.training.generators import check_generators, generator_state, restore_generators, seeded_generators
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
@@ -66,7 +66,7 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
         raise ValueError(
             f"{folder} is not the folder of a run: it has no config.yaml. To start a run there, use --out {folder}"
         )
-    if (folder / "summary.json").exists():
+    if read_json(folder / "summary.json") is not None:  # a damaged one is written again
         raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
     with locked(folder):
         try:
@@ -352,8 +352,9 @@ class Run:
             "classes": self.splits.classes,
             "environment": self.environment,
             "folder": str(self.folder),
+            "metrics_sha256": digest(self.folder / "metrics.jsonl"),
         }
-        write_json(self.folder / "summary.json", summary)
+        write_json(self.folder / "summary.json", summary, checksum=True)
         return summary
 
     @contextmanager
