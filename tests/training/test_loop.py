@@ -24,6 +24,7 @@ from smdl.training.config import (
     TrainConfig,
 )
 from smdl.training.progress import Silent
+from smdl.training.state import restore, state_of
 from tests.faults import (
     EXITS_OF_RUNS,
     FULL_DISK_OPERATIONS,
@@ -468,12 +469,12 @@ def test_a_mutated_checkpoint_is_never_resumed(tmp_path):
     with pytest.raises(loop.Interrupted):
         loop.train(SMALL, tmp_path / "run", Stop(9))
     path, run = tmp_path / "run" / "checkpoint.pt", loop.Run(SMALL)
-    content, before = path.read_bytes(), str(run._state())
+    content, before = path.read_bytes(), str(state_of(run))
     for number in range(MUTATIONS):
         path.write_bytes(mutated(content, number))
         with pytest.raises(loop.checkpoint.CheckpointError):
             run.train(tmp_path / "run")
-    assert str(run._state()) == before
+    assert str(state_of(run)) == before
 
 
 #: Values of the state of a run: top level, and where a check of its own is needed.
@@ -502,7 +503,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
     with pytest.raises(loop.Interrupted):
         loop.train(config, tmp_path / "run", Stop(9))
     path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.Run(config), 0
-    run.checkpoint, before = path, str(run._state())
+    run.checkpoint, before = path, str(state_of(run))
     wrong = [None, "text", [], {}, -1, 10**9, torch.zeros(3, 7), torch.full((130,), 999)]
     for value in VALUES:
         for instead in (*wrong, "gone"):
@@ -517,10 +518,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
             if value.startswith("optimizer.state") and instead in ({}, "gone", None):
                 continue  # an optimizer without momentum has none of these
             with pytest.raises(loop.checkpoint.CheckpointError, match=r"checkpoint\.pt does not fit this run"):
-                run._restore(state)
+                restore(run, state)
             tried += 1
     assert tried == WRONG_VALUES
-    assert str(run._state()) == before
+    assert str(state_of(run)) == before
 
 
 def test_a_checkpoint_of_another_config_is_refused_in_one_line(tmp_path):
