@@ -23,7 +23,7 @@ from smdl.training.config import (
     ScheduleConfig,
     TrainConfig,
 )
-from smdl.training.progress import Silent
+from smdl.training.progress import Display
 from smdl.training.state import restore, state_of
 from tests.faults import (
     EXITS_OF_RUNS,
@@ -85,7 +85,7 @@ def metrics(folder):
     return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
 
 
-class Stop(Silent):
+class Stop(Display):
     """Sends the process a signal at a step, as a user's Ctrl-C would."""
 
     def __init__(self, at, number=signal.SIGINT):

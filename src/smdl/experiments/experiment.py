@@ -18,8 +18,8 @@ from smdl.experiments.runs import MEASURES, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
-from smdl.training.files import disk_errors, locked, read_json, unused, write_json
-from smdl.training.progress import ArmProgress, Display, Silent
+from smdl.training.files import disk_errors, locked, names, read_json, unused, write_json
+from smdl.training.progress import ArmProgress, Display
 
 #: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
 LOOKS = [5, 10, 20]
@@ -49,7 +49,7 @@ class Experiment:
     def __init__(self, folder: Path, plan: Plan, store: Path | None = None, display: Display | None = None) -> None:
         self.folder, self.plan = folder, plan
         self.store = store or folder / "runs"
-        self.display = display or Silent()
+        self.display = display or Display()
         self.calibration: dict[str, Any] | None = None
         self._finals: dict[str, float] = {}  # folder of a finished run -> accuracy; nan if it has none
 
@@ -172,10 +172,7 @@ class Experiment:
             self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
 
         # One seed of every arm after the other: an interrupted experiment then has complete seeds.
-        order = dict(sorted(todo.items(), key=lambda item: item[1].seed))
-        run_all(
-            order, jobs, self.display, lambda: self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
-        )
+        run_all(dict(sorted(todo.items(), key=lambda item: item[1].seed)), jobs, self.display, show)
 
     def _progress(self, arm: str, jobs: int) -> ArmProgress:
         """Return how far an arm is."""
@@ -228,17 +225,12 @@ def arm_config(plan: Plan, arm: str, **more: Any) -> TrainConfig:
 def open_folder(out: Path, plan: Plan) -> Path:
     """Return the folder of this plan. If `out` already holds it, resume it; if it holds anything else, use the next
     free name."""
-    number = 1
-    while True:
-        candidate = out if number == 1 else out.with_name(f"{out.name}-{number}")
-        if unused(candidate):
-            with disk_errors(candidate):
-                candidate.mkdir(parents=True, exist_ok=True)
-            write_plan(candidate, plan)
-            return candidate
-        if _holds(candidate, plan):
-            return candidate
-        number += 1
+    folder = next(folder for folder in names(out) if unused(folder) or _holds(folder, plan))
+    if unused(folder):
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_plan(folder, plan)
+    return folder
 
 
 def _holds(folder: Path, plan: Plan) -> bool:

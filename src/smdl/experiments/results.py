@@ -14,7 +14,7 @@ from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, R
 from smdl.experiments.runs import MEASURES, Epoch, read_run, read_summary, training_seconds
 from smdl.experiments.statistics import difference, estimate, holm, paired_difference, seeds_needed
 from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
-from smdl.training.files import read_json, replacing, write_json
+from smdl.training.files import read_json, write_bytes, write_json
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
@@ -45,8 +45,7 @@ def write(folder: Path, results: Results) -> None:
         if run.epochs and not run.problem:
             measured = [measure(run.epochs) for measure in MEASURES.values()]
             writer.writerow([run.protocol, run.arm, run.seed, run.steps, *measured])
-    with replacing(folder / "results.csv") as file:
-        file.write(text.getvalue().encode())
+    write_bytes(folder / "results.csv", text.getvalue().encode())
 
 
 def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:

@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
-from smdl.errors import choice, unknown, whole_number
+from smdl.errors import choice, number, one_of, positive, unknown, whole_number
 
 Config = TypeVar("Config")
 #: More threads than this are a mistake, and can crash the process.
@@ -68,7 +68,7 @@ class ModelConfig:
     """BatchNorm after every convolution; without it the residual branches start at zero"""
 
     def __post_init__(self) -> None:
-        _positive("model.width", self.width)
+        positive("model.width", self.width)
 
 
 @dataclass
@@ -85,12 +85,11 @@ class OptimizerConfig:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        _known("optimizer.name", self.name, OPTIMIZERS)
-        _positive("optimizer.lr", self.lr)
+        one_of("optimizer.name", self.name, OPTIMIZERS)
+        positive("optimizer.lr", self.lr)
         if not 0 <= self.momentum < 1:
             raise ValueError(choice("optimizer.momentum", self.momentum, "in [0, 1)"))
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(choice("optimizer.weight_decay", self.weight_decay, "a number ≥ 0"))
+        number("optimizer.weight_decay", self.weight_decay, "a number ≥ 0", low=0.0)
 
 
 @dataclass
@@ -107,12 +106,12 @@ class ScheduleConfig:
     """for step"""
 
     def __post_init__(self) -> None:
-        _known("schedule.name", self.name, SCHEDULES)
+        one_of("schedule.name", self.name, SCHEDULES)
         if not 0 <= self.warmup < 1:
             raise ValueError(choice("schedule.warmup", self.warmup, "in [0, 1)"))
         if not all(0 < milestone < 1 for milestone in self.milestones):
             raise ValueError(choice("schedule.milestones", self.milestones, "fractions of the run in (0, 1)"))
-        _positive("schedule.gamma", self.gamma)
+        positive("schedule.gamma", self.gamma)
 
 
 @dataclass
@@ -166,16 +165,6 @@ class TrainConfig:
             raise ValueError(choice("threads", self.threads, f"at most {MOST_THREADS}, 16 per core"))
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
-
-
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(choice(name, value, "a positive number"))
-
-
-def _known(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(unknown(name, value, allowed))
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -43,11 +43,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             raise
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with replacing(path) as file:
+        file.write(content)
+
+
 def write_sealed(path: Path, payload: bytes, kind: str) -> None:
     """Write a line with the kind of the file and the sha256 of the payload, then the payload, atomically."""
-    with replacing(path) as file:
-        file.write(_seal(payload, kind))
-        file.write(payload)
+    write_bytes(path, _seal(payload, kind) + payload)
 
 
 def read_sealed(path: Path, kind: str) -> bytes:
@@ -69,8 +73,7 @@ def _seal(payload: bytes, kind: str) -> bytes:
 def write_json(path: Path, value: dict[str, Any], checksum: bool = False) -> None:
     """Write `value` as indented JSON, atomically; with one more key, "checksum", if `read_json` is to verify it."""
     added = {"checksum": _checksum(value)} if checksum else {}
-    with replacing(path) as file:
-        file.write((json.dumps({**value, **added}, indent=2) + "\n").encode())
+    write_bytes(path, (json.dumps({**value, **added}, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -99,8 +102,7 @@ def append_line(path: Path, record: Any) -> None:
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """Write a JSONL file that holds exactly these records, atomically."""
-    with replacing(path) as file:
-        file.write("".join(json.dumps(record) + "\n" for record in records).encode())
+    write_bytes(path, "".join(json.dumps(record) + "\n" for record in records).encode())
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
@@ -119,11 +121,16 @@ def unused(folder: Path) -> bool:
         return not folder.exists()
 
 
+def names(path: Path) -> Iterator[Path]:
+    """Yield path, path-2, path-3, ..."""
+    yield path
+    yield from (path.with_name(f"{path.name}-{number}") for number in count(2))
+
+
 @contextmanager
 def claimed(path: Path) -> Iterator[Path]:
     """Make and lock the folder `path`, or path-2, path-3, ... if that one is used already."""
-    for number in count(1):
-        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+    for folder in names(path):
         if not unused(folder):
             continue
         with disk_errors(folder):

@@ -16,18 +16,17 @@ from smdl.batches import move
 from smdl.loader import DataLoader
 from smdl.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
-from smdl.training import checkpoint
+from smdl.training import checkpoint, files
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
-from smdl.training.files import append_line, claimed, digest, locked, read_json, replacing, write_json, write_lines
 from smdl.training.generators import seeded_generators
 from smdl.training.interrupts import Interrupted, interruptible
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
-from smdl.training.progress import Display, Silent
+from smdl.training.progress import Display
 from smdl.training.schedule import rate
 from smdl.training.state import restore, state_of
 from smdl.training.usage_snapshot import write_usage_snapshot
@@ -44,7 +43,7 @@ class KilledError(OSError):
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
     """Train a new run in `out`, or in the next free name (out-2, …) if that is used. Return its summary."""
     run = Run(config, display)  # errors in the config show before a folder is made
-    with claimed(out) as folder:
+    with files.claimed(out) as folder:
         return run.begin(folder)
 
 
@@ -54,9 +53,9 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
         raise ValueError(
             f"{folder} is not the folder of a run: it has no config.yaml. To start a run there, use --out {folder}"
         )
-    if read_json(folder / "summary.json") is not None:  # a damaged one is written again
+    if files.read_json(folder / "summary.json") is not None:  # a damaged one is written again
         raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
-    with locked(folder):
+    with files.locked(folder):
         try:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -73,7 +72,7 @@ class Run:
     """A run: the objects that its config describes, and the training loop."""
 
     def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
-        self.config, self.display = config, display or Silent()
+        self.config, self.display = config, display or Display()
         self.checkpoint: Path | None = None
         with threads(config.threads):
             self._build(config)
@@ -109,8 +108,7 @@ class Run:
 
     def begin(self, folder: Path) -> dict[str, Any]:
         """Write the config and train."""
-        with replacing(folder / "config.yaml") as file:
-            file.write(yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        files.write_bytes(folder / "config.yaml", yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
         return self.train(folder)
 
     def train(self, folder: Path) -> dict[str, Any]:
@@ -122,13 +120,13 @@ class Run:
             if self.checkpoint.exists():
                 restore(self, checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
-            write_lines(metrics, self.records)  # without records after the checkpoint
+            files.write_lines(metrics, self.records)  # without records after the checkpoint
             for record in self.records:
                 self.display.epoch(record, self.epochs)
             try:
                 while self.epoch < self.epochs:
                     record = self._one_epoch()
-                    append_line(metrics, record)
+                    files.append_line(metrics, record)
                     self.display.epoch(record, self.epochs)
                     self._write_counts()
                     self._save()
@@ -268,14 +266,14 @@ class Run:
         checkpoint.save(self.checkpoint, state_of(self))
 
     def _write_counts(self) -> None:
-        with replacing(self.folder / "counts.npy") as file:
+        with files.replacing(self.folder / "counts.npy") as file:
             np.save(file, self.counts.numpy(), allow_pickle=False)
 
     def _finish(self) -> dict[str, Any]:
         from safetensors.torch import save
 
-        with replacing(self.folder / "model.safetensors") as file:
-            file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
+        weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+        files.write_bytes(self.folder / "model.safetensors", save(weights))
         write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
         records, parts = self.records, self.records[-1]["seconds"]
         summary = {
@@ -289,9 +287,9 @@ class Run:
             "classes": self.splits.classes,
             "environment": self.environment,
             "folder": str(self.folder),
-            "metrics_sha256": digest(self.folder / "metrics.jsonl"),
+            "metrics_sha256": files.digest(self.folder / "metrics.jsonl"),
         }
-        write_json(self.folder / "summary.json", summary, checksum=True)
+        files.write_json(self.folder / "summary.json", summary, checksum=True)
         return summary
 
 
