@@ -50,7 +50,7 @@ class Experiment:
         self.folder, self.plan = folder, plan
         self.store = store or folder / "runs"
         self.display = display or Display()
-        self.calibration: dict[str, Any] | None = None
+        self.calibration: dict[str, Any] = {}
         self._finals: dict[str, float] = {}  # folder of a finished run -> accuracy; nan if it has none
 
     def calibrate(self) -> dict[str, Any]:
@@ -72,7 +72,6 @@ class Experiment:
 
     def steps_of(self, arm: str, protocol: str) -> int:
         """Return the number of steps of an arm: as planned, or as many as the baseline's time allows."""
-        assert self.calibration is not None
         steps = {name: self._planned_steps(name) for name in (arm, self.plan.baseline)}
         if protocol == "steps" or arm == self.plan.baseline:
             return steps[arm]
@@ -82,7 +81,6 @@ class Experiment:
         return max(1, math.floor(budget / cost[arm]["seconds_per_step"]))
 
     def _planned_steps(self, arm: str) -> int:
-        assert self.calibration is not None
         config = arm_config(self.plan, arm)
         return config.steps or config.epochs * self.calibration[arm]["steps_per_epoch"]
 
@@ -100,7 +98,7 @@ class Experiment:
         plan.seeds = min(MOST_SEEDS, int(budget / self._seconds_per_seed()))
         if plan.seeds >= FEWEST_SEEDS:
             return
-        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]  # type: ignore[index]
+        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]
 
         def cost(steps: int) -> float:
             plan.base = {**base, "steps": steps}
@@ -121,7 +119,6 @@ class Experiment:
 
     def _seconds_per_seed(self) -> float:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
-        assert self.calibration is not None
         setup = min(found.get("setup_seconds", 0.0) for found in self.calibration.values())  # the first arm compiles
         total, counted = 0.0, set()
         for arm, found in self.calibration.items():
@@ -135,7 +132,6 @@ class Experiment:
 
     def _run_seconds(self, arm: str, steps: int) -> float:
         """Return the seconds of a run: training and evaluation."""
-        assert self.calibration is not None
         found = self.calibration[arm]
         evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
         return steps * found["seconds_per_step"] + evaluations * found.get("evaluation_seconds", 0.0)

@@ -18,6 +18,11 @@ from smdl.training.files import read_json, write_bytes, write_json
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
+#: What the results take from the plan as it is.
+PLANNED = (
+    "title", "caption", "baseline", "against", "primary", "protocols", "seeds", "earlier_seeds", "looks", "minutes",
+    "planned_steps"
+)  # fmt: skip
 
 
 def collect(folder: Path) -> Results:
@@ -80,20 +85,10 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
     primary = [test for test in tests if test.protocol == plan.primary]
     rival = "its own baseline" if plan.against else plan.baseline
     return Results(
-        title=plan.title,
-        caption=plan.caption,
+        **{name: getattr(plan, name) for name in PLANNED},
         paper=_with_ours(plan.paper, rows),
-        baseline=plan.baseline,
-        against=plan.against,
-        primary=plan.primary,
-        protocols=plan.protocols,
         equal=equal,
         arms=list(plan.arms),
-        seeds=plan.seeds,
-        earlier_seeds=plan.earlier_seeds,
-        looks=plan.looks,
-        minutes=plan.minutes,
-        planned_steps=plan.planned_steps,
         data=data,
         answer=answer(primary, equal[plan.primary], rival),
         verdict=verdict(plan, tests, equal[plan.primary]),

@@ -226,9 +226,7 @@ def markdown(results: Results) -> str:
 
 
 def _markdown_cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> str:
-    value = _value(row, test, key)
-    if key == "overhead.total" and value is not None:
-        return f"{1 + value:.2f} ×"
-    if isinstance(value, Estimate | Difference):
-        return estimate_text(value, form) + (_rival(test, results) if key == "difference" else "")
-    return p_value(value) if key == "p_holm" else shown(value, form)
+    if key == "overhead.total" and row.overhead is not None:
+        return f"{1 + row.overhead.total:.2f} ×"
+    cell = _cell(row, test, key, form, results)
+    return " ".join(number.text for number in cell.numbers) + cell.note
