@@ -1,6 +1,7 @@
 """Options of the commands: each command's own, and the fields of TrainConfig for a command that trains."""
 
 import argparse
+import re
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -234,10 +235,10 @@ class Parser(jsonargparse.ArgumentParser):
                     action.help = "default: %(default)s"
 
     def parse(self, arguments: list[str]) -> argparse.Namespace:
-        """Return the command's own options; if it trains, also its `config`; and the names of the `given` options."""
+        """Return the command's own options; if it trains, also its `config`; and the names of the `given` options, of
+        `--optimizer.lr` the first part."""
         try:
             parsed = self.parse_args(arguments)
-            given = self.parse_args(arguments, defaults=False).as_dict()
             options: dict[str, Any] = {action.dest: parsed[action.dest] for action in self.own}
             if self.command.main:
                 from smdl.training.config import TrainConfig
@@ -247,7 +248,8 @@ class Parser(jsonargparse.ArgumentParser):
                 options["config"] = TrainConfig(**{name: made[name] for name in known})
         except (argparse.ArgumentTypeError, TypeError) as error:
             raise ValueError(" ".join(str(error).split())) from error
-        return argparse.Namespace(**options, given=set(given), arguments=arguments)
+        given = {re.split("[.=]", argument[2:])[0] for argument in arguments if argument.startswith("--")}
+        return argparse.Namespace(**options, given=given)
 
     def check_names(self, values: Any, prefix: str = "--") -> None:
         """Raise a ValueError if a config file sets something that is not an option."""

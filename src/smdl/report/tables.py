@@ -179,11 +179,10 @@ def summary_table(results: Results) -> Table:
     table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
     rival = "its own" if results.against else _short(results.baseline)
     table.add_column("arm", max_width=14, overflow="fold")
-    table.add_column(f"test acc., %\nequal {results.equal[results.primary]}", justify="right", no_wrap=True)
-    for protocol in protocols:
-        table.add_column(f"vs {rival}\nequal {results.equal[protocol]}", justify="right", no_wrap=True)
-    table.add_column("time\n/ step", justify="right", no_wrap=True)
-    table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
+    against = [f"vs {rival}\nequal {results.equal[protocol]}" for protocol in protocols]
+    accuracy = f"test acc., %\nequal {results.equal[results.primary]}"
+    for heading in (accuracy, *against, "time\n/ step", "steps to\nbaseline"):
+        table.add_column(heading, justify="right", no_wrap=True)
     found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
     for arm in results.arms:
         row = found[results.primary][arm][0]
