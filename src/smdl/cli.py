@@ -68,7 +68,6 @@ def compare(options: Options) -> int:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
         make_method(replace(options.config, method=method))  # a method that cannot be made is an error
-    fixed_length = any(argument.partition("=")[0] in ("--epochs", "--steps") for argument in options.arguments)
     plan = Plan(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),
@@ -77,7 +76,7 @@ def compare(options: Options) -> int:
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
-        keep_steps=options.minutes is not None and fixed_length,
+        keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given),
     )
     out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
     with _display(options.quiet) as display:

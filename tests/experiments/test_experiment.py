@@ -35,7 +35,7 @@ from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
 from smdl.training.files import BusyError, locked, read_json
 from smdl.training.loop import DivergedError, Interrupted, Run
-from smdl.training.progress import ArmProgress, Silent
+from smdl.training.progress import ArmProgress, Display
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -216,7 +216,7 @@ def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
     configs = {"uniform": BASE, "loss": BASE}
     for budget, rounds in ((None, 15), (1.0, 1), (100.0, 11), (10_000.0, 15)):
         SlowSide.now = 0.0
-        found = calibration.calibrate(configs, Silent(), budget)
+        found = calibration.calibrate(configs, Display(), budget)
         assert len(found["uniform"]["ratios"]) == rounds, budget
 
 
@@ -240,7 +240,7 @@ class SlowSide:
 
 @pytest.mark.usefixtures("quick")
 def test_what_fits_is_said_before_the_runs(tmp_path, monkeypatch):
-    class Notes(Silent):
+    class Notes(Display):
         lines: ClassVar[list[str]] = []
 
         def note(self, text):
@@ -282,7 +282,7 @@ def test_a_calibration_knows_what_the_reference_model_cost_although_it_is_cached
 
 
 def test_a_calibration_holds_the_facts_of_the_data():
-    found = calibration.lengths({"uniform": BASE, "large": replace(BASE, batch_size=80)}, Silent())
+    found = calibration.lengths({"uniform": BASE, "large": replace(BASE, batch_size=80)}, Display())
     assert found["uniform"]["samples"] == 80
     assert found["uniform"]["test_samples"] == 60
     assert found["uniform"]["classes"] == 10
@@ -292,7 +292,7 @@ def test_a_calibration_holds_the_facts_of_the_data():
 
 @pytest.mark.usefixtures("quick")
 def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
-    class Shown(Silent):
+    class Shown(Display):
         tables: ClassVar[list[list[ArmProgress]]] = []
         phases: ClassVar[list[str]] = []
 
@@ -317,7 +317,7 @@ def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
 
 
 def test_a_calibration_names_its_phases(monkeypatch):
-    class Shown(Silent):
+    class Shown(Display):
         phases: ClassVar[list[str]] = []
 
         def phase(self, what):

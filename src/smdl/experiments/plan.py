@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import yaml
 
 from smdl.errors import choice, unknown
-from smdl.training.files import replacing
+from smdl.training.files import write_bytes
 
 PROTOCOLS = ("steps", "time")
 Record = TypeVar("Record")
@@ -89,8 +89,7 @@ class Plan:
 
 def write_plan(folder: Path, plan: Plan) -> None:
     """Write plan.yaml."""
-    with replacing(folder / "plan.yaml") as file:
-        file.write(yaml.safe_dump(asdict(plan), sort_keys=False, allow_unicode=True).encode())
+    write_bytes(folder / "plan.yaml", yaml.safe_dump(asdict(plan), sort_keys=False, allow_unicode=True).encode())
 
 
 def read_plan(folder: Path) -> Plan:

@@ -14,17 +14,25 @@ from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, R
 from smdl.experiments.runs import MEASURES, Epoch, read_run, read_summary, training_seconds
 from smdl.experiments.statistics import difference, estimate, holm, paired_difference, seeds_needed
 from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
-from smdl.training.files import read_json, replacing, write_json
+from smdl.training.files import read_json, write_bytes, write_json
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
+#: What the results take from the plan as it is.
+PLANNED = (
+    "title", "caption", "baseline", "against", "primary", "protocols", "seeds", "earlier_seeds", "looks", "minutes",
+    "planned_steps"
+)  # fmt: skip
 
 
 def collect(folder: Path) -> Results:
     """Read the results of an experiment from its folder."""
     plan = read_plan(folder)
-    calibration = read_json(folder / "calibration.json")
-    if not plan.fits(calibration) or not plan.runs:
+    path = folder / "calibration.json"
+    calibration = read_json(path)
+    if calibration is None and path.exists():
+        raise FolderError(f"{path} is damaged: run the same command again, which measures it again")
+    if calibration is None or not plan.fits(calibration) or not plan.runs:
         raise FolderError(f"{folder} was interrupted before its calibration was finished: run the same command again")
     try:
         return _collect(folder, plan, calibration)
@@ -42,8 +50,7 @@ def write(folder: Path, results: Results) -> None:
         if run.epochs and not run.problem:
             measured = [measure(run.epochs) for measure in MEASURES.values()]
             writer.writerow([run.protocol, run.arm, run.seed, run.steps, *measured])
-    with replacing(folder / "results.csv") as file:
-        file.write(text.getvalue().encode())
+    write_bytes(folder / "results.csv", text.getvalue().encode())
 
 
 def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:
@@ -78,20 +85,10 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
     primary = [test for test in tests if test.protocol == plan.primary]
     rival = "its own baseline" if plan.against else plan.baseline
     return Results(
-        title=plan.title,
-        caption=plan.caption,
+        **{name: getattr(plan, name) for name in PLANNED},
         paper=_with_ours(plan.paper, rows),
-        baseline=plan.baseline,
-        against=plan.against,
-        primary=plan.primary,
-        protocols=plan.protocols,
         equal=equal,
         arms=list(plan.arms),
-        seeds=plan.seeds,
-        earlier_seeds=plan.earlier_seeds,
-        looks=plan.looks,
-        minutes=plan.minutes,
-        planned_steps=plan.planned_steps,
         data=data,
         answer=answer(primary, equal[plan.primary], rival),
         verdict=verdict(plan, tests, equal[plan.primary]),

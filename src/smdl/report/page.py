@@ -59,17 +59,11 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
 
 def _lines(results: Results) -> list[dict[str, str]]:
     """Return one line per arm: its verdict at the primary endpoint. The label says what the text then need not."""
-    return [
-        {
-            "kind": test.verdict,
-            "label": LABELS.get(test.verdict, test.verdict),
-            "text": finding(test, bool(results.against)).removeprefix(
-                "too few seeds to tell for "
-            ),  # the label says so
-        }
-        for test in results.tests
-        if test.protocol == results.primary
-    ]
+    found = []
+    for test in (test for test in results.tests if test.protocol == results.primary):
+        text = finding(test, bool(results.against)).removeprefix("too few seeds to tell for ")
+        found.append({"kind": test.verdict, "label": LABELS.get(test.verdict, test.verdict), "text": text})
+    return found
 
 
 def _basis(results: Results) -> str:

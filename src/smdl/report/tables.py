@@ -179,11 +179,10 @@ def summary_table(results: Results) -> Table:
     table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
     rival = "its own" if results.against else _short(results.baseline)
     table.add_column("arm", max_width=14, overflow="fold")
-    table.add_column(f"test acc., %\nequal {results.equal[results.primary]}", justify="right", no_wrap=True)
-    for protocol in protocols:
-        table.add_column(f"vs {rival}\nequal {results.equal[protocol]}", justify="right", no_wrap=True)
-    table.add_column("time\n/ step", justify="right", no_wrap=True)
-    table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
+    against = [f"vs {rival}\nequal {results.equal[protocol]}" for protocol in protocols]
+    accuracy = f"test acc., %\nequal {results.equal[results.primary]}"
+    for heading in (accuracy, *against, "time\n/ step", "steps to\nbaseline"):
+        table.add_column(heading, justify="right", no_wrap=True)
     found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
     for arm in results.arms:
         row = found[results.primary][arm][0]
@@ -226,9 +225,7 @@ def markdown(results: Results) -> str:
 
 
 def _markdown_cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> str:
-    value = _value(row, test, key)
-    if key == "overhead.total" and value is not None:
-        return f"{1 + value:.2f} ×"
-    if isinstance(value, Estimate | Difference):
-        return estimate_text(value, form) + (_rival(test, results) if key == "difference" else "")
-    return p_value(value) if key == "p_holm" else shown(value, form)
+    if key == "overhead.total" and row.overhead is not None:
+        return f"{1 + row.overhead.total:.2f} ×"
+    cell = _cell(row, test, key, form, results)
+    return " ".join(number.text for number in cell.numbers) + cell.note
