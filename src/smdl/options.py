@@ -11,6 +11,7 @@ import jsonargparse
 import yaml
 
 from smdl.errors import choice, unknown
+from smdl.experiments.regimes import REGIMES
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS, SCALES
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -29,7 +30,9 @@ def _whole_or_auto(value: Any) -> int | str:
 
 def _names(value: Any) -> list[str]:
     """Type of an option: names separated by commas."""
-    names = value if isinstance(value, list) else [name.strip() for name in value.split(",") if name.strip()]
+    if isinstance(value, list):
+        return value
+    names = [name.strip() for name in value.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {value!r}")
     return names
@@ -80,9 +83,10 @@ COMMANDS = {
         main=("--method", *_MAIN, "--seed"),
     ),
     "compare": Command(
-        "smdl compare [--methods A,B,...] [--seeds N | --seeds auto | --minutes M] [--config NAME] [options]",
+        "smdl compare [--methods A,B,...] [--regimes A,B,...] [--seeds N|auto | --minutes M] [--config NAME] [options]",
         (
             "smdl compare --config digits",
+            "smdl compare --config digits --regimes clean,long-tail,noisy --methods uniform,balanced,recommended",
             "smdl compare --config cifar10 --data.train_size 5000 --minutes 30",
             "smdl compare --methods uniform,recommended,my_package.my_module:method --seeds auto",
         ),
@@ -90,7 +94,13 @@ COMMANDS = {
             "--methods": {
                 "type": _names,
                 "default": "uniform,loss,paper,recommended",
-                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first",
+                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first."
+                " recommended@0.7 gets 0.7 of the baseline's time",
+            },
+            "--regimes": {
+                "type": _names,
+                "default": [],
+                "help": f"what is done to the data, separated by commas: {', '.join(REGIMES)}. One matrix of all",
             },
             "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},

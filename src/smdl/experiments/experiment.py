@@ -71,14 +71,14 @@ class Experiment:
         return kept
 
     def steps_of(self, arm: str, protocol: str) -> int:
-        """Return the number of steps of an arm: as planned, or as many as the baseline's time allows."""
-        steps = {name: self._planned_steps(name) for name in (arm, self.plan.baseline)}
-        if protocol == "steps" or arm == self.plan.baseline:
-            return steps[arm]
-        cost = {name: self.calibration[name] for name in steps}
-        budget = steps[self.plan.baseline] * cost[self.plan.baseline]["seconds_per_step"]
-        budget += _reference(cost[self.plan.baseline]) - _reference(cost[arm])  # each run trains its reference model
-        return max(1, math.floor(budget / cost[arm]["seconds_per_step"]))
+        """Return the number of steps of an arm: as planned, or as many as the time of its baseline allows."""
+        baseline = self.plan.own_baseline(arm)
+        if protocol == "steps" or arm == baseline:
+            return self._planned_steps(arm)
+        cost, reference = self.calibration[arm], self.calibration[baseline]
+        budget = self._planned_steps(baseline) * reference["seconds_per_step"] + _reference(reference)
+        budget = budget * self.plan.shares.get(arm, 1.0) - _reference(cost)  # each run trains its reference model
+        return max(1, math.floor(budget / cost["seconds_per_step"]))
 
     def _planned_steps(self, arm: str) -> int:
         config = arm_config(self.plan, arm)

@@ -37,6 +37,9 @@ class Plan:
     arms: dict[str, dict[str, Any]]  # what each arm changes in the base
     baseline: str = "uniform"
     against: dict[str, str] = field(default_factory=dict)  # arm -> its own baseline, where they differ
+    shares: dict[str, float] = field(default_factory=dict)  # arm -> its share of the baseline's time, where it is not 1
+    methods: list[str] = field(default_factory=list)  # rows and columns of the matrix of methods and regimes
+    regimes: list[str] = field(default_factory=list)
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
@@ -78,6 +81,10 @@ class Plan:
     def rivals(self) -> dict[str, str]:
         """Arm -> the arm it is tested against."""
         return self.against or {arm: self.baseline for arm in self.arms if arm != self.baseline}
+
+    def own_baseline(self, arm: str) -> str:
+        """Return the arm that an arm is tested against; the arm itself if it is a baseline."""
+        return self.rivals.get(arm, arm)
 
     def fits(self, calibration: Any) -> bool:
         """Whether a calibration is complete and has the arms of this plan."""

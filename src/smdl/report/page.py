@@ -43,6 +43,8 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         data=_data(results) if results.equal else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
+        matrix=tables.matrix(results, results.primary) if results.regimes else None,
+        matrix_legend=tables.LEGEND,
         paper=paper_tables.page_table(results),
         band_notes={protocol: plots.band_note(drawn, protocol) for protocol in results.protocols},
         first_button={protocol: _first_button(results, protocol) for protocol in results.protocols},
