@@ -32,7 +32,7 @@ def collect(folder: Path) -> Results:
     calibration = read_json(path)
     if calibration is None and path.exists():
         raise FolderError(f"{path} is damaged: run the same command again, which measures it again")
-    if not plan.fits(calibration) or not plan.runs:
+    if calibration is None or not plan.fits(calibration) or not plan.runs:
         raise FolderError(f"{folder} was interrupted before its calibration was finished: run the same command again")
     try:
         return _collect(folder, plan, calibration)
