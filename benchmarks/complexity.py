@@ -62,7 +62,7 @@ def main() -> None:
             pool = pool_of(d)
             problem = objective.on(pool)
             plain = Scores(
-                pool.features.numpy(), problem.modular, problem.coefficient("redundancy"), problem.metric.bound
+                pool.features.numpy(), problem.modular, problem.coefficient("redundancy"), problem.geometry.metric.bound
             )
             sides = [
                 Side("NumPy", lambda _, p=plain, at=(b, m, epsilon): get_mini_batch(p, *at, seed=0)),

@@ -131,9 +131,9 @@ def _dense_sides(n: int) -> Case:
     rows, objective = features(n), smdl.Objective(facility_location=1.0)
     smdl.select(smdl.Pool(rows[:100]), objective, 2)
     pool = smdl.Pool(rows)
-    preparation, _ = prepared(lambda: objective.on(pool).similarities)
+    preparation, _ = prepared(lambda: objective.on(pool).geometry.similarities)
     sides = [_ours("lazy", pool, objective, preparation, optimizer="lazy")]
-    bound = objective.on(pool).metric.bound
+    bound = objective.on(pool).geometry.metric.bound
     ms, matrix = prepared(lambda: bound - pairwise_distances(rows.astype(np.float64)))
     if installed("apricot-select"):
         selector = functools.partial(_apricot, "FacilityLocationSelection", matrix, preparation=ms, optimizer="lazy")
@@ -148,9 +148,9 @@ def _neighbour_sides(n: int, neighbours: int = 100) -> Case:
     rows, objective = features(n), smdl.Objective(facility_location=1.0, neighbours=neighbours)
     smdl.select(smdl.Pool(rows[:200]), objective, 2)
     pool = smdl.Pool(rows)
-    preparation, _ = prepared(lambda: objective.on(pool).graph)
+    preparation, _ = prepared(lambda: objective.on(pool).geometry.graph)
     sides = [_ours("lazy", pool, objective, preparation, optimizer="lazy")]
-    ms, graph = prepared(lambda: _graph(rows, neighbours, objective.on(pool).metric.bound))
+    ms, graph = prepared(lambda: _graph(rows, neighbours, objective.on(pool).geometry.metric.bound))
     if installed("apricot-select"):
         selector = functools.partial(_apricot, "FacilityLocationSelection", graph, preparation=ms, optimizer="lazy")
         sides += [selector(keep=False), selector(keep=True)]

@@ -74,7 +74,7 @@ def _minibatch_case(report: Report, n: int, name: str, arrays: Arrays, repeat: i
     objective = MINIBATCH[name]
 
     def prepare(pool: smdl.Pool) -> smdl.Pool:
-        _ = objective.on(pool).points  # scores and norms; similarities belong to the selection
+        _ = objective.on(pool).geometry.points  # scores and norms; similarities belong to the selection
         return pool
 
     def fresh() -> smdl.Pool:
@@ -101,9 +101,11 @@ def _torch_loop(pool: smdl.Pool, objective: smdl.Objective, first: int) -> np.nd
     problem = objective.on(pool)
     if "facility_location" in objective.weights:
         points = gradients(pool.features, pool.errors) if objective.space == "gradients" else pool.features
-        return facility_location(points, problem.metric.bound, SIZE)
+        return facility_location(points, problem.geometry.metric.bound, SIZE)
     modular = torch.from_numpy(problem.modular).float()
-    return farthest(pool.features, modular, problem.coefficient("redundancy"), problem.metric.bound, SIZE, first)
+    return farthest(
+        pool.features, modular, problem.coefficient("redundancy"), problem.geometry.metric.bound, SIZE, first
+    )
 
 
 def signatures() -> int:
@@ -127,7 +129,7 @@ def _whole_case(report: Report, name: str, objective: smdl.Objective, arrays: Ar
     objective.on(Arrays(100).pool())
     pool = arrays.pool()
     preparation, problem = prepared(lambda: objective.on(pool))
-    scores = Scores(arrays.features, problem.modular, problem.coefficient("redundancy"), problem.metric.bound)
+    scores = Scores(arrays.features, problem.modular, problem.coefficient("redundancy"), problem.geometry.metric.bound)
     direction = arrays.features.mean(axis=0)
     select = functools.partial(smdl.select, pool, objective, SIZE, epsilon=EPSILON, seed=SEED)
     partitioned = functools.partial(select, optimizer="stochastic", partitions=PARTITIONS)

@@ -10,7 +10,18 @@ import smdl
 
 SOURCE = Path(smdl.__file__).parent
 
-ENGINE = ("arithmetic", "distances", "gradients", "greedy", "objective", "pool", "selection", "similarity", "terms")
+ENGINE = (
+    "arithmetic",
+    "distances",
+    "geometry",
+    "gradients",
+    "greedy",
+    "objective",
+    "pool",
+    "selection",
+    "similarity",
+    "terms",
+)
 
 #: Modules and packages by layer. A module may import its own layer and the layers above it in this table.
 #: One more rule holds for report: it imports neither torch nor numba, so of experiments and training it may use only
@@ -18,10 +29,19 @@ ENGINE = ("arithmetic", "distances", "gradients", "greedy", "objective", "pool",
 LAYERS = {
     "base": ("configs", "errors", "factory", "jit", "randomness"),
     "engine": ENGINE,
-    "reading and scoring": ("batches", "distributed", "loss_hook", "reading", "reference_model", "scoring"),
+    "reading and scoring": (
+        "batches",
+        "distributed",
+        "feature_cache",
+        "observation",
+        "reading",
+        "reference_model",
+        "scoring",
+        "suspects",
+    ),
     "strategies and candidates": ("candidates", "strategies"),
     "methods": ("methods",),
-    "loader": ("loader",),
+    "loader": ("loader", "selective_loader"),
     "training": ("training",),
     "experiments": ("experiments",),
     "report": ("report",),

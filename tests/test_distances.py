@@ -32,12 +32,25 @@ def test_scalar_vectorised_and_compiled_forms_agree(name, space, data, grid):
     objective = smdl.Objective(redundancy=1.0, distance=name, space=space)
     problem, check = objective.on(pool), Specification(pool, objective)
     every = torch.arange(len(pool))
-    vectorised = problem.metric.between(every[:, None], every[None, :]).numpy()
+    vectorised = problem.geometry.metric.between(every[:, None], every[None, :]).numpy()
     scalar = np.array([[check.pair(u, v) for v in check.points] for u in check.points])
-    tolerance = 1e-6 * (problem.metric.bound or 1.0)
+    tolerance = 1e-6 * (problem.geometry.metric.bound or 1.0)
     np.testing.assert_allclose(vectorised, scalar, rtol=1e-6, atol=tolerance)
-    np.testing.assert_allclose(all_pairs(problem.points), scalar, rtol=1e-6, atol=tolerance)
-    assert scalar.max() <= problem.metric.bound * (1 + 1e-6) + tolerance, "D is at least every distance"
+    np.testing.assert_allclose(all_pairs(problem.geometry.points), scalar, rtol=1e-6, atol=tolerance)
+    assert scalar.max() <= problem.geometry.metric.bound * (1 + 1e-6) + tolerance, "D is at least every distance"
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("n", [1, 2, 5, 15, 16, 17, 35, 64])
+def test_all_similarities_over_gradients_are_those_of_the_pairs(n, classes):
+    """The loops over all pairs take four at a time, and a multiple of LANES."""
+    rng = np.random.default_rng(n)
+    features, labels = rng.normal(size=(n, 7)).astype(np.float32), rng.integers(0, classes, n)
+    pool = smdl.Pool(features, rng.dirichlet(np.ones(classes), n), labels)
+    points = smdl.Objective.recommended().on(pool).geometry.points
+    wanted = 1 - all_pairs(points) / points.bound
+    np.testing.assert_allclose(similarity_matrix(points), wanted, atol=2e-7)
+    assert (similarity_matrix(points) == similarity_matrix(points).T).all()
 
 
 @pytest.mark.parametrize("name", DISTANCES)
@@ -46,7 +59,7 @@ def test_points_far_from_the_origin_keep_their_distances(name):
     rows = np.float32(4096) + np.eye(4, dtype=np.float32)
     problem = smdl.Objective(redundancy=1.0, distance=name, sigma=1.0).on(smdl.Pool(rows))
     i = torch.arange(4)
-    gaps = problem.metric.between(i[:, None], i[None, :]).numpy()
+    gaps = problem.geometry.metric.between(i[:, None], i[None, :]).numpy()
     scalar = np.array([[DISTANCES[name].pair(u, v) for v in rows] for u in rows])
     np.testing.assert_allclose(gaps, scalar, rtol=1e-6, atol=1e-7)
     if name in ("euclidean", "gaussian"):
@@ -56,9 +69,9 @@ def test_points_far_from_the_origin_keep_their_distances(name):
 def test_neighbours_are_the_nearest_with_ties_to_the_lower_index():
     pool = smdl.Pool(np.array([[0.0], [1.0], [2.0], [3.0], [1.0]]))
     problem = smdl.Objective(facility_location=1.0, neighbours=3).on(pool)
-    graph = nearest(problem.points, 3, threads=2)
+    graph = nearest(problem.geometry.points, 3, threads=2)
     assert graph.neighbours.tolist() == [[0, 1, 4], [1, 4, 0], [2, 1, 3], [3, 2, 1], [4, 1, 0]]
-    dense = similarity_matrix(problem.points)
+    dense = similarity_matrix(problem.geometry.points)
     for i, row in enumerate(graph.neighbours):
         assert graph.similarities[i].tolist() == dense[i, row].tolist()
 
@@ -78,4 +91,4 @@ def test_constant_rows_correlate_with_nothing():
     rows = np.full((2, 3), 0.1)
     problem = smdl.Objective(redundancy=1.0, distance="correlation").on(smdl.Pool(rows))
     assert DISTANCES["correlation"].pair(rows[0], rows[1]) == 1.0
-    assert all_pairs(problem.points).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert all_pairs(problem.geometry.points).tolist() == [[1.0, 1.0], [1.0, 1.0]]

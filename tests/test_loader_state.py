@@ -18,6 +18,7 @@ from tests.toys import (
     Tuples,
     begun,
     epoch_of,
+    forwarded,
     make,
     numbers_of,
     same,
@@ -26,6 +27,7 @@ from tests.toys import (
 
 ROOT = Path(__file__).parent.parent
 EVERY = list(CASES)
+OBSERVED = [case for case in EVERY if isinstance(make(case, Tuples(30), Net()).candidates, smdl.Observed)]
 
 
 def through_a_file(state):
@@ -35,7 +37,11 @@ def through_a_file(state):
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize("case", [case for case in EVERY if not case.startswith("loss")])
+#: Without a memory of earlier epochs.
+MEMORYLESS = [case for case in EVERY if not (case.startswith("loss") or case in OBSERVED)]
+
+
+@pytest.mark.parametrize("case", MEMORYLESS)
 def test_an_epoch_is_known_by_its_number(case):
     loader, twin = make(case, Tuples(30), Net()), make(case, Tuples(30), Net())
     one, two = epoch_of(loader), epoch_of(loader)
@@ -47,7 +53,7 @@ def test_an_epoch_is_known_by_its_number(case):
     assert epoch_of(make(case, Tuples(30), Net(), seed=1)) != one or not chance
 
 
-@pytest.mark.parametrize("case", ["recommended", "recommended_full", "uniform"])
+@pytest.mark.parametrize("case", ["fresh", "recommended_full", "uniform"])
 def test_an_epoch_broken_off_is_not_begun_again(case):
     loader, twin = make(case, Tuples(30), Net()), make(case, Tuples(30), Net())
     for step, _ in enumerate(loader):
@@ -151,14 +157,15 @@ def test_a_state_is_not_changed_by_what_follows():
             r"candidates RandomPool\(factor=3.0\), this one has Full\(every=3, replacement=Fal",
         ),
         ({"candidates": smdl.RandomPool(2)}, r"this one has RandomPool\(factor=2.0\)"),
+        ({"candidates": smdl.Observed(lag=2)}, r"this one has Observed\(factor=3.0, lag=2,"),
         ({"method": "loss", "epochs": 2}, r"strategy Objective\(facility_location.*, this one has LossRank"),
         ({"method": "paper_subset"}, r"this one has Objective\(uncertainty=0.25"),
         ({"dataset": Tuples(29)}, "samples 30, this one has 29"),
     ],
 )
 def test_the_state_of_another_loader_is_refused(changes, message):
-    state = smdl.DataLoader(Tuples(30), Net(), 4, seed=5).state_dict()
-    options = {"dataset": Tuples(30), "batch_size": 4, "seed": 5, **changes}
+    state = smdl.DataLoader(Tuples(30), Net(), 4, seed=5, method="fresh").state_dict()
+    options = {"dataset": Tuples(30), "batch_size": 4, "seed": 5, "method": "fresh", **changes}
     loader = smdl.DataLoader(model=Net(), **options)
     with pytest.raises(ValueError, match=message):
         loader.load_state_dict(state)
@@ -173,13 +180,14 @@ class Augmented(Tuples):
         return x + torch.rand(()) + random.random() + np.random.rand(), y  # noqa: NPY002
 
 
-@pytest.mark.parametrize("case", ["recommended", "recommended_full"])
+@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full"])
 def test_augmentation_in_workers_is_the_same_with_any_number_of_them_and_after_a_resume(case):
     data, runs, state = Augmented(30), [], {}
     for workers in (1, 2):
         loader = begun(case, data, num_workers=workers)[0]
         batches, noise = [], []
-        for step, (x, _) in enumerate(loader):
+        for step, (x, y) in enumerate(loader):
+            forwarded(loader, (x, y))
             batches.append(x.clone())
             noise.append(round(float((x - data.x[numbers_of(loader)])[0, 0]), 5))
             if step == 3:
@@ -188,7 +196,11 @@ def test_augmentation_in_workers_is_the_same_with_any_number_of_them_and_after_a
     assert same(*runs)
     resumed = begun(case, data, num_workers=1)[0]
     resumed.load_state_dict(state)
-    assert same([x.clone() for x, _ in resumed], runs[0][4:])
+    rest = []
+    for x, y in resumed:
+        forwarded(resumed, (x, y))
+        rest.append(x.clone())
+    assert same(rest, runs[0][4:])
     assert len(set(noise)) == 8, "every step draws its own"
 
 

@@ -19,6 +19,7 @@ from tests.toys import (
     Net,
     Tuples,
     epoch_of,
+    forwarded,
     make,
     numbers_of,
     same,
@@ -80,7 +81,7 @@ def test_training_is_bit_by_bit_that_of_a_plain_loader_with_the_same_batches(cas
 
 
 @pytest.mark.parametrize("end", ["epoch", "break", "error"])
-@pytest.mark.parametrize("case", ["recommended", "paper", "loss_recomputed"])
+@pytest.mark.parametrize("case", ["fresh", "recommended", "paper", "loss_recomputed"])
 def test_no_hook_stays_on_the_model(case, end):
     model = Net()
     try:
@@ -125,14 +126,14 @@ def test_warming_up_changes_nothing(case):
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "broken off"])
-@pytest.mark.parametrize("case", ["uniform", "recommended", "recommended_full", "loss"])
+@pytest.mark.parametrize("case", ["uniform", "fresh", "recommended", "recommended_full", "loss"])
 def test_a_loader_let_go_of_is_gone_at_once(case, ended):
     """A cycle would leave it, and its workers, to the garbage collector, where torch takes five seconds a worker."""
     loader = make(case, Tuples(30), Net())
     gc.disable()
     try:
-        for _ in loader:
-            loader.observe(np.zeros(len(numbers_of(loader))))
+        for batch in loader:
+            forwarded(loader, batch)
             if not ended:
                 break
         gone = weakref.ref(loader)

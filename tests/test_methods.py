@@ -49,7 +49,8 @@ def test_python_and_the_command_line_build_the_same_method(name):
                 "options": {"optimizer": "stochastic"},
             },
         ),
-        ("recommended", {"candidates": smdl.RandomPool(5)}, {"candidates": {"factor": 5}}),
+        ("fresh", {"candidates": smdl.RandomPool(5)}, {"candidates": {"factor": 5}}),
+        ("recommended", {"candidates": smdl.Observed(5)}, {"candidates": {"factor": 5}}),
         ("loss", {"options": {"pressure": 7.0}}, {"options": {"pressure": 7.0}}),
     ],
 )
@@ -139,7 +140,7 @@ def test_a_method_of_ones_own_comes_by_its_path():
         ({"method": "papper"}, ValueError, "unknown method 'papper'; did you mean 'paper'.*, or package.module:name"),
         ({"method": "uniform", "options": {"pressure": 1}}, ValueError, "method uniform takes no options, got 'pressu"),
         ({"options": {"partitons": 1}}, ValueError, "unknown option of method recommended 'partitons'; did you mean"),
-        ({"candidates": {"evry": 1}}, ValueError, "unknown option of candidates RandomPool 'evry'. Choose one of fac"),
+        ({"candidates": {"evry": 1}}, ValueError, "unknown option of candidates Observed 'evry'. Choose one of dev"),
         ({"candidates": {"source": "ful"}}, ValueError, "unknown candidates.source 'ful'; did you mean 'full'"),
     ],
 )
@@ -173,5 +174,5 @@ def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
 
 
 def test_sources_of_the_config_are_the_public_ones():
-    assert set(SOURCES.values()) == {smdl.Full, smdl.RandomPool}
+    assert set(SOURCES.values()) == {smdl.Full, smdl.Observed, smdl.RandomPool}
     assert np.all([issubclass(kind, smdl.Candidates) for kind in SOURCES.values()])

@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +22,7 @@ def poisoned(value: float) -> np.ndarray:
     [
         ({"features": poisoned(np.nan)}, r"features must be finite, got nan at \(2, 1\)"),
         ({"features": poisoned(np.inf)}, r"features must be finite, got inf at \(2, 1\)"),
+        ({"features": poisoned(-np.inf).astype(np.float64)}, r"features must be finite, got -inf at \(2, 1\)"),
         ({"features": np.zeros((0, 3))}, "empty pool"),
         ({"features": np.zeros(4)}, r"features must have two dimensions .* got shape \(4,\)"),
         ({"features": np.zeros((4, 0))}, r"got shape \(4, 0\)"),
@@ -70,6 +74,32 @@ def test_arrays_are_not_copied_and_never_written_to():
     assert pool.features.data_ptr() == features.ctypes.data
     smdl.select(pool, smdl.Objective(redundancy=1.0), 2)
     assert (features == FEATURES).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_features_as_large_as_their_type_allows_are_finite(kind):
+    largest = np.finfo(kind).max
+    pool = smdl.Pool(np.array([[largest, 1.0], [-largest, 2.0], [3.0, 0.0]], kind))
+    assert pool.largest == largest
+    assert len(smdl.select(pool, smdl.Objective(redundancy=1.0), 3)) == 3
+
+
+@pytest.mark.parametrize("options", [{"facility_location": 1.0, "space": "gradients"}, {"redundancy": 1.0}])
+def test_a_pool_is_freed_with_its_last_use(options):
+    """A cycle of references would keep the matrices of many steps, until the garbage collector runs."""
+    gc.collect()
+    gc.disable()
+    try:
+        pool = smdl.Pool(INPUTS, LOGITS.softmax(1), LABELS)
+        chosen, problem = smdl.select(pool, smdl.Objective(**options), 5), smdl.Objective(**options).on(pool)
+        assert problem is chosen._problem, "scores are kept with the pool"
+        gone = [weakref.ref(pool), weakref.ref(problem), weakref.ref(problem.geometry)]
+        del pool, problem
+        assert chosen.terms is not None, "a selection needs only its problem"
+        del chosen
+        assert [ref() for ref in gone] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 INPUTS = torch.rand(30, 5, generator=torch.Generator().manual_seed(0))

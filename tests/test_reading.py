@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
 from smdl.reading import Reader, Request, check_dataset, worker_was_killed
-from tests.toys import ManyAtOnce, Net, Shifted, Tuples, epoch_of, make, numbers_of, same
+from tests.toys import ManyAtOnce, Net, Shifted, Tuples, epoch_of, forwarded, make, same
 
 
 class Noise(Dataset):
@@ -161,7 +161,7 @@ def test_a_killed_worker_is_replaced_for_the_next_plan(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("case", ["recommended", "recommended_full", "paper", "loss", "uniform"])
+@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full", "paper", "loss", "uniform"])
 def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers):
     marker = tmp_path / "killed"
     loader = make(case, Fragile(30, marker), Net(), num_workers=workers)
@@ -177,14 +177,13 @@ def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("case", ["recommended", "recommended_full", "uniform_full", "loss"])
+@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full", "uniform_full", "loss"])
 @pytest.mark.parametrize("act", ["iterate", "set_epoch", "load_state_dict", "warm_up", "raise"])
 def test_an_iteration_never_continues_with_the_batches_of_another(case, workers, act):
     loader, twin = (make(case, Tuples(30), Net(), num_workers=count) for count in (workers, 0))
     older = iter(loader)
     for _ in range(2):
-        next(older)
-        loader.observe(torch.ones(4))
+        forwarded(loader, next(older))
     state = loader.state_dict()
     if act == "iterate":
         next(iter(loader))
@@ -200,8 +199,8 @@ def test_an_iteration_never_continues_with_the_batches_of_another(case, workers,
         with pytest.raises(StopIteration):
             next(older)
     with suppress(ZeroDivisionError):
-        for _ in loader:
-            loader.observe(torch.ones(len(numbers_of(loader))))
+        for batch in loader:
+            forwarded(loader, batch)
             raise ZeroDivisionError
     loader.load_state_dict(state)
     twin.load_state_dict(state)

@@ -113,7 +113,7 @@ def test_the_first_pick_is_drawn_by_lot_where_all_tie():
 def test_facility_location_is_the_same_with_and_without_a_matrix(monkeypatch, space):
     objective = smdl.Objective(facility_location=1.0, uncertainty=0.1, space=space)
     dense = [smdl.select(clustered(), objective, 20, partitions=m) for m in (1, 3)]
-    monkeypatch.setattr("smdl.objective.DENSE", 10)
+    monkeypatch.setattr("smdl.geometry.DENSE", 10)
     free = [smdl.select(clustered(), objective, 20, partitions=m) for m in (1, 3)]
     for one, other in zip(dense, free, strict=True):
         assert one.indices.tolist() == other.indices.tolist()

@@ -44,7 +44,7 @@ def test_the_value_of_a_submodular_set_does_not_depend_on_its_order(pool, object
 def printed(points: list[float], subset: list[int]) -> float:
     """Return Σ R over S as in Eq. 5, in the units of the points."""
     pool, objective = smdl.Pool(np.array(points)[:, None]), smdl.Objective(redundancy=1.0)
-    return smdl.evaluate(pool, objective, subset).as_printed * objective.on(pool).metric.bound
+    return smdl.evaluate(pool, objective, subset).as_printed * objective.on(pool).geometry.metric.bound
 
 
 def test_redundancy_as_printed_is_not_monotone():

@@ -97,6 +97,7 @@ STOCHASTIC = {"optimizer": "stochastic", "epsilon": 0.5}
 CASES: dict[str, dict[str, Any]] = {
     "uniform": {"method": "uniform"},
     "uniform_full": {"method": "uniform", "candidates": smdl.Full(3)},
+    "balanced": {"method": "balanced"},
     "loss": {"method": "loss", "options": {"sort_every": 6}, "epochs": 5},
     "loss_recomputed": {
         "method": "loss",
@@ -104,7 +105,10 @@ CASES: dict[str, dict[str, Any]] = {
         "candidates": smdl.Full(3, replacement=True),
         "epochs": 5,
     },
+    "fresh": {"method": "fresh"},
     "recommended": {},
+    "rescored": {"candidates": smdl.Observed(3, lag=1, rescore=0.5)},
+    "sketched": {"candidates": smdl.Observed(2, lag=2, sketch=3)},
     "recommended_full": {"candidates": smdl.Full(3)},
     "paper": {"method": "paper"},
     "paper_pool": {"method": "paper", "candidates": smdl.RandomPool(2.5)},
@@ -155,10 +159,21 @@ def train(loader: Any, model: nn.Module, optimizer: torch.optim.Optimizer, steps
 def epoch_of(loader: smdl.DataLoader) -> list[list[int]]:
     """The indices of each batch of an epoch that trains nothing."""
     seen = []
-    for _ in loader:
+    for batch in loader:
         seen.append(numbers_of(loader).tolist())
-        loader.observe(torch.linspace(1, 2, len(seen[-1])))
+        forwarded(loader, batch)
     return seen
+
+
+def forwarded(loader: smdl.DataLoader, batch: Any) -> None:
+    """Do what the loader expects between two batches: a training forward, or losses by hand."""
+    if loader.strategy.needs_losses:
+        loader.observe(torch.linspace(1, 2, len(numbers_of(loader))))
+    elif loader.candidates.needs_features:
+        modes = [(module, module.training) for module in loader.model.modules()]
+        loader.model.eval()(batch[0])  # BatchNorm takes no batch of one sample otherwise
+        for module, training in modes:
+            module.training = training
 
 
 def numbers_of(loader: smdl.DataLoader | smdl.SelectiveLoader) -> np.ndarray:

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from smdl.candidates.full import Full
+    from smdl.candidates.observed import Observed
     from smdl.candidates.random_pool import RandomPool
     from smdl.candidates.source import Candidates
-    from smdl.loader import DataLoader, SelectiveLoader
+    from smdl.loader import DataLoader
     from smdl.methods import Method
     from smdl.objective import Objective
     from smdl.pool import Pool
     from smdl.selection import Evaluation, Selection, evaluate, select
+    from smdl.selective_loader import SelectiveLoader
     from smdl.strategies.strategy import Strategy
 
 __version__ = "0.1.0"
@@ -22,6 +24,7 @@ __all__ = [
     "Full",
     "Method",
     "Objective",
+    "Observed",
     "Pool",
     "RandomPool",
     "Selection",
@@ -38,10 +41,11 @@ _MODULES = {
     "Full": "candidates.full",
     "Method": "methods",
     "Objective": "objective",
+    "Observed": "candidates.observed",
     "Pool": "pool",
     "RandomPool": "candidates.random_pool",
     "Selection": "selection",
-    "SelectiveLoader": "loader",
+    "SelectiveLoader": "selective_loader",
     "Strategy": "strategies.strategy",
     "evaluate": "selection",
     "select": "selection",

@@ -1,14 +1,14 @@
 """Scores in float64: compiled loops that add from left to right.
 
 Loops need no temporary arrays. Without fast-math they give the same bits as the plain Python loops of
-`greedy/specification.py`.
+`greedy/specification.py`. Only squared norms are added in any order: they are a scale, and that is faster.
 """
 
 import math
 
 import numpy as np
 
-from smdl.jit import compiled, inlined
+from smdl.jit import compiled, inlined, reordered
 
 #: Set terms are rounded to multiples of scale / GRID before they are summed. Such sums are exact, so they are the same
 #: in any order, with any number of threads, and in the compiled and the torch code.
@@ -28,6 +28,48 @@ ENTROPY = 3
 def inverse(scale: float) -> float:
     """Return 1 / scale, and 0 if the scale is 0."""
     return 1.0 / scale if scale > 0.0 else 0.0
+
+
+def largest(values: np.ndarray) -> float:
+    """Return the largest |x|; infinity or NaN if some x is."""
+    return _largest(values, _BITS[values.dtype])
+
+
+@compiled
+def _largest(values, zero):
+    """Find the maximum among integers of the same bits: unlike floats they vectorise, and NaN is above infinity."""
+    bits, found, without_sign = values.ravel().view(zero.dtype), zero.copy(), np.iinfo(zero.dtype).max
+    top = found[0]
+    for i in range(len(bits)):
+        top = max(top, zero.dtype.type(bits[i] & without_sign))
+    found[0] = top
+    return np.float64(found.view(values.dtype)[0])
+
+
+#: A zero of the integers that are as wide as each type of floats.
+_BITS = {np.dtype(np.float32): np.zeros(1, np.int32), np.dtype(np.float64): np.zeros(1, np.int64)}
+
+
+@compiled
+def whole_range(values: np.ndarray) -> tuple[int, int]:
+    """Return the least and the greatest of integers, (N,)."""
+    low = high = values[0]
+    for i in range(len(values)):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high
+
+
+@compiled
+def row_range(rows: np.ndarray) -> tuple[float, float, float]:
+    """Return the least number, the least sum of a row and the greatest one, (N, C)."""
+    least, low, high = np.inf, np.inf, -np.inf
+    for i in range(len(rows)):
+        total = 0.0
+        for c in range(rows.shape[1]):
+            least = min(least, np.float64(rows[i, c]))
+            total += np.float64(rows[i, c])
+        low, high = min(low, total), max(high, total)
+    return least, low, high
 
 
 @compiled
@@ -77,9 +119,39 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return out
 
 
+@reordered
+def _squared_norm(x: np.ndarray, i: int) -> float:
+    total = 0.0
+    for u in range(x.shape[1]):
+        total += np.float64(x[i, u]) * np.float64(x[i, u])
+    return total
+
+
+@compiled
 def squared_norms(features: np.ndarray) -> np.ndarray:
-    """Return ‖x_i‖² of every row, (N, D) -> (N,)."""
-    return squared_distances(features, np.zeros(features.shape[1]))
+    """Return ‖x_i‖² of every row, (N, D) -> (N,); squares are added in any order."""
+    out = np.empty(len(features))
+    for i in range(len(features)):
+        out[i] = _squared_norm(features, i)
+    return out
+
+
+@compiled
+def gradient_parts(
+    features: np.ndarray, probabilities: np.ndarray, labels: np.ndarray, bias: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return e = p − onehot(y), (N, C) in the type of f; ‖e‖² and ‖f‖² + bias, (N,); and the largest ‖g‖ = ‖e‖ ‖f‖."""
+    n, exact = len(features), np.empty_like(probabilities)  # errors in the type of p
+    errors, e, f, longest = np.empty(probabilities.shape, features.dtype), np.empty(n), np.empty(n), 0.0
+    for i in range(n):
+        for c in range(probabilities.shape[1]):
+            exact[i, c] = probabilities[i, c]
+        exact[i, labels[i]] -= 1
+        for c in range(probabilities.shape[1]):
+            errors[i, c] = exact[i, c]
+        e[i], f[i] = _squared_norm(exact, i), _squared_norm(features, i) + bias
+        longest = max(longest, math.sqrt(e[i] * f[i]))
+    return errors, e, f, longest
 
 
 @compiled

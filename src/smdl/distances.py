@@ -105,16 +105,15 @@ class FeatureSpace:
         return np.sqrt(arithmetic.squared_norms(self.host))
 
 
-def in_safe_range(features: Tensor, least: float = 0.0) -> tuple[Tensor, float]:
+def in_safe_range(features: Tensor, largest: float, least: float = 0.0) -> tuple[Tensor, float]:
     """Return features whose squares neither overflow nor vanish, and the power of two they were multiplied by.
 
-    Such a factor changes no digit. Features of a usual size are returned as they are. `least` is a number that the
-    squares are added to.
+    Such a factor changes no digit. Features of a usual size are returned as they are. `largest` is the greatest
+    |feature|, `least` a number that the squares are added to.
     """
-    low, high = features.aminmax()
-    exponent = math.frexp(max(-float(low), float(high), least))[1]
-    smallest, largest = _SAFE_EXPONENTS[features.dtype]
-    if smallest <= exponent <= largest or not bool(features.any()):
+    exponent = math.frexp(max(largest, least))[1]
+    lowest, highest = _SAFE_EXPONENTS[features.dtype]
+    if lowest <= exponent <= highest or largest == 0.0:
         return features, 1.0
     shift = -max(exponent, -1000)
     first = shift // 2  # in two steps: 2 to the power of the whole shift may overflow
@@ -133,7 +132,7 @@ class Metric:
     ) -> None:
         self.name, self.space, self.size = name, space, len(pool)
         self.code = DISTANCES[name].code
-        self._device, self._real = pool.device, real(pool.device)
+        self._device = pool.device
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
         self.doubled = doubled_square(self.sigma)
         self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
@@ -143,15 +142,15 @@ class Metric:
         """Return φ of the points i and j, broadcast against each other."""
         if self._lengths is not None:
             norm = self._lengths[i] * self._lengths[j]
-            cosine = torch.where(norm > 0, self.space.inner(i, j).to(self._real) / norm, 0.0)
+            cosine = torch.where(norm > 0, self.space.inner(i, j).to(norm.dtype) / norm, 0.0)
             return (1.0 - cosine).clamp(min=0.0)
-        squared = self.space.squared(i, j).to(self._real)
+        squared = self.space.squared(i, j).to(real(self._device))
         return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / self.doubled)
 
     def _median(self) -> float:
         """Return the median distance of at most 64 points at a fixed stride, as a bandwidth that suits the data."""
         points = torch.arange(0, self.size, max(1, self.size // 64), device=self._device)[:64]
-        squared = self.space.squared(points[:, None], points[None, :]).to(self._real)
+        squared = self.space.squared(points[:, None], points[None, :]).to(real(self._device))
         upper = torch.triu_indices(len(points), len(points), offset=1, device=self._device)
         gaps = np.sort(np.sqrt(host(squared[upper[0], upper[1]]).astype(np.float64)))
         gaps = gaps[gaps > 0]

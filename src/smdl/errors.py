@@ -13,6 +13,9 @@ TRAIN_PACKAGES = (
     "PIL", "filelock", "jinja2", "matplotlib", "pooch", "requests", "rich", "safetensors", "scipy", "sklearn", "yaml"
 )  # fmt: skip
 
+#: The usual types first: asking an abstract class costs several times as much.
+_WHOLE, _REAL = (int, Integral), (float, int, Real)
+
 
 def choice(argument: str, value: object, allowed: str) -> str:
     """Return 'size must be a whole number ≥ 1, got 0'."""
@@ -45,7 +48,7 @@ def missing_packages() -> str | None:
 
 def number(argument: str, value: Any, allowed: str, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a finite number in [low, high] as a float. `allowed` says the same in words."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if not isinstance(value, _REAL) or isinstance(value, bool):
         raise TypeError(choice(argument, value, allowed))
     found = float(value)
     if not (math.isfinite(found) and low <= found <= high):
@@ -84,7 +87,7 @@ def true_or_false(argument: str, value: Any) -> bool:
 def whole_number(argument: str, value: Any, least: int = 1) -> int:
     """Return the value as an int: a TypeError if it is none, a ValueError if it is below `least`."""
     allowed = f"a whole number ≥ {least}"
-    if not isinstance(value, Integral) or isinstance(value, bool):
+    if not isinstance(value, _WHOLE) or isinstance(value, bool):
         raise TypeError(choice(argument, value, allowed))
     if value < least:
         raise ValueError(choice(argument, value, allowed))

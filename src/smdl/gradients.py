@@ -27,14 +27,16 @@ class GradientSpace:
 
     def __init__(self, pool: Pool, features: Tensor | None = None, scale: float = 1.0) -> None:
         """Use the pool's features, or `features`, which are the pool's times `scale`."""
+        assert pool.probabilities is not None
+        assert pool.labels is not None
         features = pool.features if features is None else features
-        self._real = real(pool.device)
-        self._features, self._errors = features, pool.errors
+        self._pool, self._features = pool, features
         self.bias = scale * scale if pool.bias else 0.0
-        self.host, errors = host(features), host(pool.errors)
-        self.host_errors = errors.astype(self.host.dtype, copy=False)
-        self.error_norms = arithmetic.squared_norms(errors)  # E, (N,)
-        self.feature_norms = arithmetic.squared_norms(self.host) + self.bias  # F, (N,)
+        self.host = host(features)
+        # errors (N, C); E and F, (N,); max ‖g_i‖, a bound that needs no mean gradient, (C, D)
+        self.host_errors, self.error_norms, self.feature_norms, self.radius = arithmetic.gradient_parts(
+            self.host, host(pool.probabilities), host(pool.labels), self.bias
+        )
 
     @cached_property
     def _e(self) -> Tensor:
@@ -44,23 +46,20 @@ class GradientSpace:
     def _f(self) -> Tensor:
         return widest(self.feature_norms, self._features.device)
 
-    @property
-    def radius(self) -> float:
-        """max ‖g_i‖, which needs no mean gradient, (C, D)."""
-        return float(self.lengths().max())
-
     def inner(self, i: Tensor, j: Tensor) -> Tensor:
-        return self._sums(torch.mul, self._errors, i, j) * (self._sums(torch.mul, self._features, i, j) + self.bias)
+        errors = self._sums(torch.mul, self._pool.errors, i, j)
+        return errors * (self._sums(torch.mul, self._features, i, j) + self.bias)
 
     def squared(self, i: Tensor, j: Tensor) -> Tensor:
-        a, b = self._sums(_gap, self._errors, i, j), self._sums(_gap, self._features, i, j)
+        a, b = self._sums(_gap, self._pool.errors, i, j), self._sums(_gap, self._features, i, j)
         sums = a * (self._f[i] + self._f[j]) + b * (self._e[i] + self._e[j])
         gaps = (self._e[i] - self._e[j]) * (self._f[i] - self._f[j])
         return (0.5 * (sums - a * b + gaps)).clamp(min=0.0)
 
     def _sums(self, of: Callable[[Tensor, Tensor], Tensor], rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Return Σ_u of(x_iu, x_ju) in float64: the terms of `squared` may cancel."""
-        return by_chunks(lambda i, j: of(rows[i].to(self._real), rows[j].to(self._real)).sum(-1), i, j, rows.shape[1])
+        wide = real(rows.device)
+        return by_chunks(lambda i, j: of(rows[i].to(wide), rows[j].to(wide)).sum(-1), i, j, rows.shape[1])
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(self.error_norms * self.feature_norms)

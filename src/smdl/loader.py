@@ -1,36 +1,35 @@
-"""DataLoader and SelectiveLoader: batches chosen with the model that is about to train on them."""
+"""DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
-import copy
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.data import Dataset
 
+from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
-from smdl.candidates.stream import Stream, StreamEpoch
 from smdl.distributed import check_one_rank
 from smdl.errors import check_keys, choice, true_or_false, whole_number
-from smdl.loss_hook import BatchLosses, loss_hook
 from smdl.methods import Method, as_method
 from smdl.objective import Objective
-from smdl.pool import host
+from smdl.observation import Observation, Observer
+from smdl.pool import as_matrix, host
 from smdl.randomness import stream
-from smdl.reading import Reader, Request, check_dataset, worker_errors
+from smdl.reading import Reader, Request, check_dataset, check_labels, read_labels, stored_labels, worker_errors
 from smdl.reference_model import ReferenceFeatures, check_reference
-from smdl.scoring import Features, Forward, Scorer, Targets
+from smdl.scoring import Features, Forward, Head, Scorer, Targets, check_logits
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
+from smdl.suspects import Suspects
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
 
-class _Loader:
+class Loader:
     """What both loaders share: the method, the count of epochs and steps, the clock, the state."""
 
     def __init__(self, method: Method, scorer: Scorer, seed: int) -> None:
@@ -49,6 +48,11 @@ class _Loader:
     def epoch(self) -> int:
         """Index of the current epoch. After the last batch of an epoch it is already the next one."""
         return self._epoch
+
+    @property
+    def staleness(self) -> int:
+        """Steps of training between the weights that chose the current batch and those that train on it."""
+        return self.candidates.staleness
 
     @property
     def forwards(self) -> int:
@@ -78,12 +82,12 @@ class _Loader:
             whole_number("the state's epoch", state["epoch"], 0),
             whole_number("the state's step", state["step"], 0),
         )
-        before = copy.deepcopy(self.candidates), copy.deepcopy(self.strategy.state_dict())
+        before = self.candidates.state_dict(), self.strategy.state_dict()
         try:
             self.candidates.load_state_dict(state["candidates"])
             self.strategy.load_state_dict(state["strategy"])
         except Exception:
-            self.candidates = before[0]
+            self.candidates.load_state_dict(before[0])
             self.strategy.load_state_dict(before[1])
             raise
         self._epoch, self._step, self._resumed = epoch, step, True
@@ -115,19 +119,20 @@ class _Loader:
         return self._epoch, self._step, self._key, self.strategy, self._scorer, self.seconds
 
 
-class DataLoader(_Loader):
+class DataLoader(Loader):
     """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
 
     dataset          map-style; its items are whatever collate_fn accepts
     model            the model in training; scored as it is at that step, and left unchanged
-    method           a name of `smdl.methods.METHODS` (uniform, loss, paper, recommended, …), `package.module:name`,
+    method           a name of `smdl.methods.METHODS` (uniform, balanced, loss, recommended, …), `package.module:name`,
                      a `smdl.Method` or a `smdl.Strategy`
     objective        replaces the method's objective: maximise this `smdl.Objective`, in the method's source
-    candidates       replaces the method's source: RandomPool(factor=3), Full(every=5), or a `smdl.Candidates`
+    candidates       replaces the method's source: Observed(factor=3), RandomPool(factor=3), Full(every=5), or a
+                     `smdl.Candidates`
     options          changes options of the method's strategy, such as {"pressure": 50} for loss
     epochs           length of the run, for methods that change over it (loss)
     reference        for feature_match: features (N, M), or a model that computes them; trained here unless given
-    features, forward, targets: how to score batches and models of another form, see `smdl.scoring.Scorer`
+    features, forward, targets, head: how to score batches and models of another form, see `smdl.scoring.Scorer`
     scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
     seed             seeds every random draw of the loader; the global generators are not used
     torch_options    options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
@@ -148,6 +153,7 @@ class DataLoader(_Loader):
         features: Features = None,
         forward: Forward | None = None,
         targets: Targets | None = None,
+        head: Head | None = None,
         scoring_dataset: Dataset | None = None,
         scoring_batch_size: int = 500,
         drop_last: bool = False,
@@ -168,15 +174,29 @@ class DataLoader(_Loader):
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
         changed = as_method(method).changed(objective, candidates, options)
-        super().__init__(changed, Scorer(model, forward=forward, targets=targets, features=features), seed)
+        scorer = Scorer(model, forward=forward, targets=targets, features=features, head=head)
+        super().__init__(changed, scorer, seed)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
         self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)
         self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
         workers = whole_number("num_workers", num_workers, 0)
-        self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, **torch_options)
+        if scoring_dataset is not None and self.candidates.needs_features:
+            raise ValueError(
+                f"scoring_dataset has no effect with candidates={self.candidates.describe()}, which forwards no sample"
+                " for scoring: leave it out, or use candidates=smdl.RandomPool()"
+            )
+        self._reader = Reader(
+            dataset, scoring_dataset, collate_fn, workers, self.candidates.read_ahead, **torch_options
+        )
+        if self.strategy.needs_labels:
+            self.strategy.set_labels(self._labels(None if targets else stored_labels(dataset)))
         self._both = scoring_dataset is not None
         self._reference = ReferenceFeatures(reference, self._samples) if self.strategy.needs_reference else None
-        self._observed = False
+        self._needs_features = self.candidates.needs_features and self.strategy.needs_scores
+        watches = self.strategy.needs_losses or (self._needs_features and self.candidates.watches_model)
+        self._observer = Observer(scorer, features=self._needs_features) if watches else None
+        self._targets: Tensor | None = None  # of the current batch
+        self._observed = False  # whether anything is known of the current batch
         self._begin(0)
 
     def __len__(self) -> int:
@@ -212,27 +232,88 @@ class DataLoader(_Loader):
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
 
-    def observe(self, losses: Tensor | np.ndarray) -> None:
-        """Take the loss of each sample of the current batch, for methods that need losses. A hook on the model calls
-        this by itself if the training forward returns logits; call it if it does not."""
+    def observe(
+        self,
+        losses: Tensor | np.ndarray | None = None,
+        *,
+        features: Tensor | np.ndarray | None = None,
+        logits: Tensor | np.ndarray | None = None,
+        rows: Tensor | np.ndarray | None = None,
+    ) -> None:
+        """Take what the training forward computed for the current batch, if the model does not show it to its hooks.
+
+        losses     (B,) for methods that need losses; computed from the logits if those are given
+        features   (B, D), with logits (B, C), for smdl.Observed
+        rows       (B,) places in the current batch; by default all, in order
+        """
         if self.selection is None:
-            raise ValueError("observe takes the losses of the current batch, and there was no batch yet")
-        values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
-        if values.shape != self.selection.indices.shape:
-            raise ValueError(
-                f"losses must be one per sample of the batch, {len(self.selection)}, got shape {values.shape}"
-            )
-        self.strategy.observe(self.selection.indices, values.astype(np.float64))
+            raise ValueError("observe takes what was computed for the current batch, and there was no batch yet")
+        places = np.arange(len(self.selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
+        if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self.selection)):
+            raise ValueError(f"rows must be places in the current batch, 0..{len(self.selection) - 1}, got {rows}")
+        outputs = None if logits is None else check_logits(as_matrix("logits", logits))
+        if self._needs_features and (features is not None or not self.strategy.needs_losses):
+            if features is None or outputs is None:
+                raise ValueError(f"{self.candidates.describe()} needs both features and logits of the batch")
+            matrix = as_matrix("features", features)
+            for name, given in (("features", matrix), ("logits", outputs)):
+                if len(given) != len(places):
+                    raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
+            everything = torch.ones(len(places), dtype=torch.bool, device=matrix.device)
+            self._keep(places, Observation(everything, outputs.float(), matrix.float()))
+        elif losses is not None or outputs is not None:
+            self._keep_losses(places, self._losses(places, outputs) if losses is None else losses)
         self._observed = True
 
+    def suspects(self, count: int | None = None) -> Suspects:
+        """Return the samples that are probably mislabelled, the most suspicious first; `count` limits or extends the
+        list. It needs candidates=smdl.Observed(...) and an epoch of training."""
+        if not isinstance(self.candidates, Observed):
+            raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
+        if count is not None:
+            whole_number("count", count)
+        self._take_observation()
+        return self.candidates.suspects(self._scorer, count)
+
+    def _keep(self, places: np.ndarray, seen: Observation) -> None:
+        """Pass on what is known of these rows of the current batch."""
+        assert self.selection is not None
+        assert self._targets is not None
+        if self._needs_features:
+            labels = self._targets[torch.from_numpy(places).to(self._targets.device)]
+            self.candidates.remember(self._scorer, self.selection.indices[places], seen, labels)
+        if self.strategy.needs_losses:
+            found = host(seen.found)
+            self._keep_losses(places[found], self._losses(places, seen.logits)[found])
+
+    def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray:
+        assert logits is not None
+        assert self._targets is not None
+        targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
+        return host(F.cross_entropy(logits, targets, reduction="none"))
+
+    def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
+        assert self.selection is not None
+        values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
+        if values.shape != places.shape:
+            raise ValueError(f"losses must be one per sample of the batch, {len(places)}, got shape {values.shape}")
+        self.strategy.observe(self.selection.indices[places], values.astype(np.float64))
+
     def state_dict(self) -> dict[str, Any]:
+        self._take_observation()
         trained = None if self._reference is None else self._reference.trained
-        return {**super().state_dict(), "reference": trained}
+        return {**super().state_dict(), "reference": trained, "scoring": self._scorer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         trained = state.get("reference") if isinstance(state, dict) else None
-        checked = check_reference(trained, self._samples)
-        super().load_state_dict(state)
+        checked, before = check_reference(trained, self._samples), self._scorer.state_dict()
+        if isinstance(state, dict) and "scoring" in state:
+            self._scorer.load_state_dict(state["scoring"])
+        try:
+            super().load_state_dict(state)
+        except Exception:
+            self._scorer.load_state_dict(before)
+            raise
         if self._reference is not None and isinstance(checked, Tensor):
             self._reference.trained = checked
 
@@ -256,6 +337,12 @@ class DataLoader(_Loader):
             scoring_batch_size=self._scoring_batch_size,
         )
 
+    def _labels(self, stored: np.ndarray | None) -> np.ndarray:
+        """Return the class number of every sample, read from the dataset unless it holds them."""
+        if stored is None:
+            return read_labels(self._reader, self._scorer.targets, self._samples, self._scoring_batch_size)
+        return check_labels(stored, "the dataset", "; pass targets= to say where they are")
+
     def _reference_features(self) -> Tensor | None:
         if self._reference is None:
             return None
@@ -263,105 +350,52 @@ class DataLoader(_Loader):
 
     def _iterate(self) -> Iterator[Any]:
         iteration, steps = self._start_iteration(), len(self)
-        losses = BatchLosses(self.observe) if self.strategy.needs_losses else None
-        with loss_hook(self.model, losses), worker_errors():
-            for selection, batch in self.candidates.batches(self._new_epoch()):
-                self.selection = selection
-                self._step += 1
-                self._observed = False
-                if losses is not None:
-                    losses.start(self._scorer.targets(batch))
-                ended = self._step == steps
-                if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
-                    self._begin(self._epoch + 1)
-                yield batch
-                if not ended:
-                    self._check_latest(iteration)
-                if losses is not None and not self._observed:
-                    self._warn_unobserved()
-                if ended:
-                    return
+        try:
+            with worker_errors():
+                for selection, batch in self.candidates.batches(self._new_epoch()):
+                    self.selection = selection
+                    self._step += 1
+                    self._expect_observation(batch)
+                    ended = self._step == steps
+                    if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
+                        self._begin(self._epoch + 1)
+                    yield batch
+                    if not ended:
+                        self._check_latest(iteration)
+                    if iteration == self._iterations:
+                        self._take_observation()
+                        self._warn_unobserved()
+                    if ended:
+                        return
+        finally:  # also if the loop over this iterator was left
+            if self._observer is not None and iteration == self._iterations:
+                self._take_observation()
+                self._observer.stop()
+
+    def _expect_observation(self, batch: Any) -> None:
+        self._observed = False
+        if self._observer is not None or self._needs_features:
+            self._targets = self._scorer.targets(batch)
+            if self._observer is not None:
+                self._observer.start(batch, self._targets)
+
+    def _take_observation(self) -> None:
+        """Pass on what the training forwards of the current batch have shown so far."""
+        seen = None if self._observer is None or self.selection is None else self._observer.finish()
+        if seen is not None:
+            assert self.selection is not None
+            self._keep(np.arange(len(self.selection)), seen)
+            # Reading `found` waits for the device: not at every step.
+            self._observed = self._observed or self._step > 1 or bool(seen.found.any())
 
     def _warn_unobserved(self) -> None:
+        if self._observed or not (self.strategy.needs_losses or self._needs_features):
+            return
+        need = "the training losses" if self.strategy.needs_losses else "the features of the training forward"
+        call = "losses" if self.strategy.needs_losses else "features=..., logits=..."
         warnings.warn(
-            f"method {self.method.name} needs the training losses and got none for this batch: the model was not"
-            " called in train mode with gradients, or does not return logits. Call loader.observe(losses).",
+            f"method {self.method.name} needs {need} and got none for this batch. The model was not called on it"
+            " with gradients, does not return logits, was compiled and called before the first use of this loader,"
+            f" or its inputs are changed before they reach it. Call loader.observe({call}).",
             stacklevel=3,
         )
-
-
-class SelectiveLoader(_Loader):
-    """Wraps any iterable of batches: joins 1/keep of them to a pool and yields the selected part of it.
-
-    loader     any iterable of batches
-    keep       the fraction of the samples that is trained on
-    method     as for `smdl.DataLoader`; its strategy is used, its source is the stream
-    reference  for feature_match: a trained model
-    objective, options, features, forward, targets, seed: as for `smdl.DataLoader`
-
-    A state holds that of the wrapped loader if it has a `state_dict`. Otherwise a resumed epoch reads the batches
-    before its first step again and skips them: the wrapped loader must then yield them in the same order.
-    """
-
-    def __init__(
-        self,
-        loader: Iterable[Any],
-        model: nn.Module,
-        keep: float = 1 / 3,
-        *,
-        method: str | Method | Strategy = "recommended",
-        objective: Objective | None = None,
-        options: Mapping[str, Any] | None = None,
-        reference: nn.Module | None = None,
-        features: Features = None,
-        forward: Forward | None = None,
-        targets: Targets | None = None,
-        seed: int = 0,
-    ) -> None:
-        check_one_rank()
-        if not isinstance(loader, Iterable):
-            raise TypeError(choice("loader", type(loader).__name__, "an iterable of batches"))
-        source = Stream(keep)
-        scorer = Scorer(model, forward=forward, targets=targets, features=features)
-        super().__init__(as_method(method).changed(objective, source, options), scorer, seed)
-        if self.strategy.needs_reference and reference is None:
-            raise ValueError("feature_match needs reference=, a trained model, to score a stream")
-        self.loader, self.keep, self.joined = loader, source.keep, source.joined
-        self._reference = None if reference is None else scorer.of(reference)
-        self._skip = 0
-
-    def __len__(self) -> int:
-        """Return the number of batches per epoch, if the wrapped loader has a length."""
-        return math.ceil(len(self.loader) / self.joined)  # type: ignore[arg-type]
-
-    def __repr__(self) -> str:
-        return (
-            f"smdl.SelectiveLoader({type(self.loader).__name__}, method={self.method.name}: {self.strategy.describe()};"
-            f" keep={self.keep:.6g}, {self.joined} batches joined, seed={self.seed})"
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        iteration, steps = self._start_iteration(), len(self) if hasattr(self.loader, "__len__") else None
-        batches, self._skip = islice(self.loader, self._skip, None), 0
-        epoch = StreamEpoch(*self._basics(), stream=batches, reference=self._reference)
-        for selection, batch in self.candidates.batches(epoch):
-            self.selection = selection
-            self._step += 1
-            if self._step == steps:  # a state taken now, with the last batch in hand, is that of the next epoch
-                self._begin(self._epoch + 1)
-            yield batch
-            self._check_latest(iteration)
-        if self._step:
-            self._begin(self._epoch + 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
-        return {**state, "loader": self.loader.state_dict()} if hasattr(self.loader, "state_dict") else state  # type: ignore[attr-defined]
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._skip = 0
-        if "loader" in state:
-            self.loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
-        else:
-            self._skip = self._step * self.joined

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smdl.candidates.full import Full
+from smdl.candidates.observed import Observed
 from smdl.candidates.random_pool import RandomPool
 from smdl.candidates.source import Candidates
 from smdl.errors import choice, unknown
 from smdl.factory import load_object
 from smdl.objective import Objective, as_objective
+from smdl.strategies.balanced import Balanced
 from smdl.strategies.loss_rank import LossRank
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.submodular import Submodular
@@ -111,6 +113,7 @@ _ALGORITHM_1 = {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01}
 
 _TABLE = (
     Method("uniform", Uniform, RandomPool(1), about="plain SGD: batches drawn at random"),
+    Method("balanced", Balanced, Full(every=None, replacement=True), about="every class equally often, at random"),
     Method(
         "loss",
         LossRank,
@@ -134,16 +137,23 @@ _TABLE = (
     Method(
         "recommended",
         Submodular,
+        Observed(3),
+        {"objective": Objective.recommended()},
+        about="facility location over last-layer gradients, from features that the training forward computed anyway",
+    ),
+    Method(
+        "fresh",
+        Submodular,
         RandomPool(3),
         {"objective": Objective.recommended()},
-        about="facility location over last-layer gradients in a fresh random pool of 3 batches",
+        about="the same in a random pool of 3 batches, forwarded at every step: best per step, rarely per second",
     ),
 )
 #: Every method by name. A new one: a file with its strategy, and a line above.
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 
 #: Sources by name, for configs.
-SOURCES: dict[str, type[Candidates]] = {"full": Full, "random_pool": RandomPool}
+SOURCES: dict[str, type[Candidates]] = {"full": Full, "observed": Observed, "random_pool": RandomPool}
 
 
 def as_method(method: "str | Method | Strategy") -> Method:

@@ -7,28 +7,21 @@ divided by one positive constant per pool. Weights are applied after that, so ch
 import inspect
 from collections.abc import Mapping
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE
-from smdl.distances import DISTANCES, FeatureSpace, Metric, in_safe_range
+from smdl.distances import DISTANCES
 from smdl.errors import choice, number, one_of, positive, unknown, whole_number
-from smdl.gradients import GradientSpace
+from smdl.geometry import Geometry
 from smdl.pool import Pool
-from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
 from smdl.terms import TERMS, ModularTerm, SetTerm
 
 SPACES = ("features", "gradients")
 NORMALISATIONS = ("pool", "candidates")
 KERNELS = ("linear", "cosine", "gaussian")
-
-#: Up to this many samples facility location holds its similarities, (N, N) float32; above, it computes them again.
-DENSE = 8192
 
 
 class Objective:
@@ -87,7 +80,7 @@ class Objective:
         """Return this objective over this pool, scores computed. It is kept with the pool: the next call is free."""
         problem = pool._problems.get(self._key)
         if problem is None:
-            problem = pool._problems[self._key] = Problem(self, pool)
+            problem = pool._problems[self._key] = Problem(self, pool.without_scores())
         return problem
 
     @property
@@ -159,10 +152,10 @@ class Problem:
         if objective.space == "gradients":
             self._check_evidence('space="gradients"', ("probabilities", "labels"))
         self.ranges: dict[str, tuple[float, float]] = {}
-        self._moved: dict[str, Tensor] = {}
+        self.geometry = Geometry(objective, pool)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
         self.set_terms: dict[str, SetTerm] = {
-            name: TERMS[name](self) for name in objective.weights if issubclass(TERMS[name], SetTerm)
+            name: TERMS[name](self.geometry) for name in objective.weights if issubclass(TERMS[name], SetTerm)
         }
 
     def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
@@ -174,7 +167,9 @@ class Problem:
         total = np.zeros(len(self.pool))
         for name, weight in self.objective.weights.items():
             if issubclass(TERMS[name], ModularTerm):
-                scores = TERMS[name](self).scores()
+                term = TERMS[name](self.geometry)
+                term.check()
+                scores = term.scores()
                 low, high = float(scores.min()), float(scores.max())
                 self.ranges[name] = (low, high)
                 arithmetic.add_scaled(total, scores, weight, low, high)
@@ -183,63 +178,13 @@ class Problem:
     def scaled(self, name: str) -> np.ndarray:
         """Return the scores of a modular term, min–max scaled over the pool, without its weight, (N,)."""
         out = np.zeros(len(self.pool))
-        arithmetic.add_scaled(out, TERMS[name](self).scores(), 1.0, *self.ranges[name])
+        arithmetic.add_scaled(out, TERMS[name](self.geometry).scores(), 1.0, *self.ranges[name])
         return out
 
     def coefficient(self, name: str) -> float:
         """Return the factor of a set term's gains: weight / unit, or 0 if the unit is 0."""
         unit = self.set_terms[name].unit
         return self.objective.weights[name] / unit if unit > 0 else 0.0
-
-    @cached_property
-    def scaled_features(self) -> tuple[Tensor, float]:
-        """Features whose squares neither overflow nor vanish, and the power of two they were multiplied by."""
-        gradients = self.objective.space == "gradients" and self.pool.bias
-        return in_safe_range(self.pool.features, least=1.0 if gradients else 0.0)
-
-    @cached_property
-    def space(self) -> FeatureSpace | GradientSpace:
-        features, scale = self.scaled_features
-        in_gradients = self.objective.space == "gradients"
-        return GradientSpace(self.pool, features, scale) if in_gradients else FeatureSpace(features)
-
-    @cached_property
-    def sigma(self) -> float | None:
-        """The bandwidth in units of the space."""
-        sigma = self.objective.sigma
-        return None if sigma is None else sigma * self.scaled_features[1]
-
-    @cached_property
-    def metric(self) -> Metric:
-        space = self.space
-        if self.objective.distance == "correlation" and isinstance(space, FeatureSpace):
-            space = FeatureSpace(torch.from_numpy(arithmetic.centred(space.host)).to(self.pool.device))
-        return Metric(self.pool, space, self.objective.distance, self.sigma)
-
-    @cached_property
-    def points(self) -> Points:
-        return points_of(self.metric)
-
-    @cached_property
-    def graph(self) -> Graph | None:
-        """The neighbours facility location is restricted to."""
-        k = self.objective.neighbours
-        if k is None or k >= len(self.pool):
-            return None
-        return nearest(self.points, k, torch.get_num_threads())
-
-    @cached_property
-    def similarities(self) -> np.ndarray | None:
-        """The dense matrix of facility location, if the pool is small enough to hold it."""
-        if self.graph is not None or len(self.pool) > DENSE:
-            return None
-        return similarity_matrix(self.points)
-
-    def on_device(self, name: str) -> Tensor:
-        """Return `similarities` or a part of `graph` on the pool's device; it is moved there once."""
-        if name not in self._moved:
-            self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
-        return self._moved[name]
 
 
 def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:

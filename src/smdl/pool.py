@@ -1,5 +1,6 @@
 """Pool: what a selection may look at."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl import arithmetic
 from smdl.errors import true_or_false
 
 Array = np.ndarray | Tensor | Sequence[Any]
@@ -39,16 +41,15 @@ class Pool:
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
-        self.features = as_matrix("features", features)
-        if len(self.features) == 0:
+        self.features, self.largest = _matrix("features", features)  # largest: the greatest |feature|
+        if self.features.shape[0] == 0:
             raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
         self.bias = true_or_false("bias", bias)
         self.probabilities = None if probabilities is None else as_matrix("probabilities", probabilities)
         self.reference = None if reference is None else as_matrix("reference", reference)
         self.losses = None if losses is None else _vector("losses", losses)
         self.labels = None if labels is None else _labels(labels)
-        for name in ("probabilities", "labels", "losses", "reference"):
-            self._check_rows(name)
+        self._check_rows()
         if self.probabilities is not None:
             _check_probabilities(self.probabilities)
         self._check_classes()
@@ -72,8 +73,15 @@ class Pool:
             raise ValueError(f"logits must have shape (samples, classes ≥ 2), got shape {tuple(outputs.shape)}")
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
+    def without_scores(self) -> "Pool":
+        """Return a pool of the same tensors. The scores that a pool keeps refer to this one: if they referred to the
+        pool itself, its memory would be freed only by Python's garbage collector, many steps later."""
+        twin = object.__new__(Pool)
+        twin.__dict__.update(self.__dict__, _problems={})
+        return twin
+
     def __len__(self) -> int:
-        return len(self.features)
+        return self.features.shape[0]
 
     def __repr__(self) -> str:
         held = [f"features {tuple(self.features.shape)}"]
@@ -99,22 +107,23 @@ class Pool:
         """e_i = p_i − onehot(y_i), (N, C): the gradient of cross-entropy with respect to the logits."""
         assert self.probabilities is not None
         assert self.labels is not None
-        minus_one = self.probabilities.new_full((len(self), 1), -1.0)
-        return self.probabilities.scatter_add(1, self.labels[:, None], minus_one)
+        return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
 
-    def _check_rows(self, name: str) -> None:
-        value = getattr(self, name)
-        if value is None:
-            return
-        if len(value) != len(self):
-            raise ValueError(f"{name} must have one row per sample: {len(self)} features, {len(value)} {name}")
-        if value.device != self.device:
-            raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
+    def _check_rows(self) -> None:
+        samples, device = len(self), self.device
+        for name in ("probabilities", "labels", "losses", "reference"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if value.shape[0] != samples:
+                raise ValueError(f"{name} must have one row per sample: {samples} features, {len(value)} {name}")
+            if value.device != device:
+                raise ValueError(f"{name} must be on the features' device {device}, got {value.device}")
 
     def _check_classes(self) -> None:
         if self.labels is None:
             return
-        low, high = int(self.labels.min()), int(self.labels.max())
+        low, high = _label_range(self.labels)
         if low < 0:
             raise ValueError(f"labels must be class numbers ≥ 0, got {low}")
         if self.probabilities is not None and high >= self.probabilities.shape[1]:
@@ -124,7 +133,7 @@ class Pool:
 
 def host(tensor: Tensor) -> np.ndarray:
     """Return the values as a contiguous NumPy array: a view of a CPU tensor, a copy of any other."""
-    return tensor.detach().cpu().contiguous().numpy()
+    return np.ascontiguousarray(tensor.numpy(force=True))
 
 
 def real(device: torch.device) -> torch.dtype:
@@ -158,20 +167,41 @@ def _tensor(name: str, value: Array) -> Tensor:
         return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else np.ascontiguousarray(array))
 
 
-def _floats(name: str, value: Array) -> Tensor:
-    """Return a contiguous float32 or float64 tensor of finite numbers."""
+def _floats(name: str, value: Array) -> tuple[Tensor, float]:
+    """Return a contiguous float32 or float64 tensor of finite numbers, and the largest |x|."""
     tensor = _tensor(name, value)
     if tensor.dtype not in (torch.float32, torch.float64):
         if tensor.is_complex():
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(_float_type(name, tensor))
     tensor = tensor.contiguous()
-    if not bool(torch.isfinite(tensor.sum())):  # a temporary as large as the pool only if something is wrong
-        bad = torch.nonzero(~torch.isfinite(tensor))
-        if len(bad):  # else the sum of finite numbers overflowed
-            where = tuple(bad[0].tolist())
-            raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
-    return tensor
+    largest = _largest(tensor)
+    if not math.isfinite(largest):
+        where = tuple(torch.nonzero(~torch.isfinite(tensor))[0].tolist())
+        raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
+    return tensor, largest
+
+
+def _largest(tensor: Tensor) -> float:
+    """Return the largest |x| of a contiguous tensor; infinity or NaN if some x is."""
+    if tensor.device.type == "cpu":  # for the pool of one step, compiled loops take half the time of torch
+        return arithmetic.largest(tensor.numpy())
+    return max(map(abs, map(float, tensor.aminmax()))) if tensor.numel() else 0.0
+
+
+def _label_range(labels: Tensor) -> tuple[int, int]:
+    if labels.device.type == "cpu":
+        return arithmetic.whole_range(labels.numpy())
+    low, high = labels.aminmax()
+    return int(low), int(high)
+
+
+def _row_range(rows: Tensor) -> tuple[float, float, float]:
+    """Return the least number, the least sum of a row and the greatest one."""
+    if rows.device.type == "cpu":
+        return arithmetic.row_range(rows.numpy())
+    low, high = rows.sum(dim=1).aminmax()
+    return float(rows.min()), float(low), float(high)
 
 
 def _float_type(name: str, tensor: Tensor) -> torch.dtype:
@@ -186,14 +216,18 @@ def _float_type(name: str, tensor: Tensor) -> torch.dtype:
 
 def as_matrix(name: str, value: Array) -> Tensor:
     """Return a tensor of finite numbers, (samples, columns); errors call it `name`."""
-    tensor = _floats(name, value)
+    return _matrix(name, value)[0]
+
+
+def _matrix(name: str, value: Array) -> tuple[Tensor, float]:
+    tensor, largest = _floats(name, value)
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise ValueError(f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}")
-    return tensor
+    return tensor, largest
 
 
 def _vector(name: str, value: Array) -> Tensor:
-    tensor = _floats(name, value)
+    tensor, _ = _floats(name, value)
     if tensor.ndim != 1:
         raise ValueError(f"{name} must have one dimension (samples,), got shape {tuple(tensor.shape)}")
     return tensor
@@ -203,16 +237,19 @@ def _labels(value: Array) -> Tensor:
     tensor = _tensor("labels", value)
     if tensor.ndim != 1:
         raise ValueError(f"labels must have one dimension (samples,), got shape {tuple(tensor.shape)}")
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"labels must be whole class numbers, got {tensor.dtype}")
-    return tensor.to(torch.int64).contiguous()
+    if tensor.dtype != torch.int64:
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise ValueError(f"labels must be whole class numbers, got {tensor.dtype}")
+        tensor = tensor.to(torch.int64)
+    return tensor.contiguous()
 
 
 def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
-    if float(probabilities.min()) < 0:
-        raise ValueError(f"probabilities must be ≥ 0, got {float(probabilities.min()):.6g}")
-    sums = probabilities.sum(dim=1)
-    if max(float(sums.max()) - 1, 1 - float(sums.min())) > tolerance:
+    least, low, high = _row_range(probabilities)
+    if least < 0:
+        raise ValueError(f"probabilities must be ≥ 0, got {least:.6g}")
+    if max(high - 1, 1 - low) > tolerance:
+        sums = probabilities.sum(dim=1)
         row = int((sums - 1).abs().argmax())
         raise ValueError(
             f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"

@@ -15,6 +15,7 @@ _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _A = 0xBF58476D1CE4E5B9
 _B = 0x94D049BB133111EB
+_WHOLE = (int, np.integer)
 
 
 def mix(z: int) -> int:
@@ -37,9 +38,7 @@ def below(key: int, counter: int, n: int) -> int:
 def stream(seed: int | Sequence[int], *path: int) -> int:
     """Return the key at `path` below `seed`. A seed is a whole number, or several such as (seed, epoch, step)."""
     parts = tuple(seed) if isinstance(seed, Sequence) else (seed,)
-    if not parts or not all(
-        isinstance(part, int | np.integer) and not isinstance(part, bool) and part >= 0 for part in parts
-    ):
+    if not parts or not all(isinstance(part, _WHOLE) and not isinstance(part, bool) and part >= 0 for part in parts):
         raise ValueError(choice("seed", seed, "a whole number ≥ 0, or several of them"))
     key = 0
     for part in (*parts, *path):

@@ -1,14 +1,16 @@
 """Read batches from lists of indices, with any number of worker processes."""
 
 import random
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from smdl.errors import choice
 
@@ -38,11 +40,23 @@ class Reader:
         scoring_dataset: Dataset | None,
         collate_fn: Callable[[Any], Any] | None,
         num_workers: int,
+        read_ahead: int | None = None,
         **options: Any,
     ) -> None:
+        """`read_ahead` is the number of requests of a plan that may be read before the first is asked for."""
         self._plan, self._plans = _Plan(), 0
         if num_workers:
             options.setdefault("persistent_workers", True)
+        if num_workers and read_ahead is not None:
+            if read_ahead < num_workers:
+                warnings.warn(
+                    f"num_workers is {num_workers} and only {read_ahead} batches are known in advance:"
+                    f" {max(1, read_ahead)} workers are started. A larger lag of smdl.Observed allows more",
+                    stacklevel=3,
+                )
+                num_workers = max(1, read_ahead)
+            usual = options.get("prefetch_factor") or 2
+            options["prefetch_factor"] = max(1, min(usual, read_ahead // num_workers))
         items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
         self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}
         self._loader = self._new_loader()
@@ -99,6 +113,39 @@ def check_dataset(dataset: Any, name: str = "dataset") -> int:
     if len(dataset) == 0:
         raise ValueError(f"{name} must have at least one sample, got an empty one")
     return len(dataset)
+
+
+def read_labels(reader: Reader, targets: Callable[[Any], Tensor], samples: int, size: int) -> np.ndarray:
+    """Read every sample once, `size` at a time, and return the class numbers that `targets` finds in the batches."""
+    with torch.random.fork_rng(devices=[]), worker_errors():
+        found = torch.cat([targets(batch).cpu() for _, batch in reader.read(in_order(samples, size))])
+    if len(found) != samples:
+        raise ValueError(f"collate_fn must make one row of each sample, got {len(found)} rows of {samples} samples")
+    return found.numpy()
+
+
+def stored_labels(dataset: Any) -> np.ndarray | None:
+    """Return the labels that a dataset holds: `.targets` or `.labels` if their length fits, or the second of the two
+    tensors of a TensorDataset. None if it holds none, or changes them by `.target_transform`."""
+    if type(dataset) is Subset:
+        whole = stored_labels(dataset.dataset)
+        return None if whole is None else whole[np.asarray(dataset.indices, np.int64)]
+    if getattr(dataset, "target_transform", None) is None:
+        for attribute in ("targets", "labels"):
+            found = getattr(dataset, attribute, None)
+            if found is not None and hasattr(found, "__len__") and len(found) == len(dataset):
+                return found.cpu().numpy() if isinstance(found, Tensor) else np.asarray(found)
+    if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
+        return dataset.tensors[1].cpu().numpy()
+    return None
+
+
+def check_labels(labels: np.ndarray, name: str, remedy: str = "") -> np.ndarray:
+    """Return labels as int64 of shape (N,), or raise an error with what was found."""
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        found = f"{labels.dtype} {labels.shape}"
+        raise ValueError(choice(f"the labels of {name}", found, "one whole number per sample") + remedy)
+    return labels.astype(np.int64)
 
 
 def in_order(n: int, size: int) -> list[Request]:

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smdl.batches import move
-from smdl.errors import callable_or_none, choice, unknown
+from smdl.errors import callable_or_none, check_keys, choice, unknown
 from smdl.pool import Pool
 
 Forward = Callable[[nn.Module, Any], Any]
 Targets = Callable[[Any], Tensor]
 Features = str | Callable[[nn.Module, Any], Any] | None
+Head = Callable[[Tensor], Tensor]
 
 
 class Scores(NamedTuple):
@@ -38,6 +39,7 @@ class Scorer:
     features  by default the input of the linear layer that makes the logits. The name of an nn.Linear means its
               input, that of any other module its output. A callable (model, batch) returns features, or
               (features, logits) to save the second forward.
+    head      features -> logits; by default the linear layer that makes the logits, if the features are its input
     """
 
     def __init__(
@@ -47,18 +49,23 @@ class Scorer:
         forward: Forward | None = None,
         targets: Targets | None = None,
         features: Features = None,
+        head: Head | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(choice("model", type(model).__name__, "a torch.nn.Module"))
+        model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model; compiled code ignores late hooks
         self.model = model
         self._forward, self._targets = callable_or_none("forward", forward), callable_or_none("targets", targets)
+        self._head = callable_or_none("head", head)
+        self._tap_makes_logits: bool | None = None  # not known before the first forward
         self._tap = _named(model, features) if isinstance(features, str) else None
         self._features: Features = features if isinstance(features, str) else callable_or_none("features", features)
+        self._weight = next(model.parameters(), None)  # tells the device; looking for it at every step is slow
         self.samples = 0  # forwarded so far
 
     @property
     def device(self) -> torch.device:
-        return device_of(self.model)
+        return device_of(self.model) if self._weight is None else self._weight.device
 
     @property
     def bias(self) -> bool:
@@ -68,6 +75,53 @@ class Scorer:
     def of(self, model: nn.Module) -> "Scorer":
         """Return a scorer of another model of the same form."""
         return Scorer(model, forward=self._forward, targets=self._targets, features=self._features)
+
+    @property
+    def tap(self) -> nn.Module | None:
+        """The module at which the features are taken: the input of an nn.Linear, the output of any other."""
+        return self._tap
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the first forward found out: the name of the tap, and whether its output is the logits."""
+        names = {module: name for name, module in self.model.named_modules()}
+        return {"tap": None if self._tap is None else names[self._tap], "makes_logits": self._tap_makes_logits}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
+        check_keys("the state of the scoring", state, ("tap", "makes_logits"))
+        tap = None if state["tap"] is None else _named(self.model, state["tap"])
+        if state["makes_logits"] and not isinstance(tap, nn.Linear):
+            raise ValueError(f"the tap {state['tap']!r} makes the logits and must be an nn.Linear, got {tap}")
+        self._tap, self._tap_makes_logits = tap, state["makes_logits"]
+
+    def find_tap(self, batch: Any) -> nn.Module:
+        """Return the tap. Forward a batch to find it, or to check that the model uses it."""
+        if callable(self._features):
+            raise ValueError(
+                "features= is a callable, so a training forward does not show its features: name a module instead"
+            )
+        samples = self.samples
+        self(batch)
+        self.samples = samples
+        assert self._tap is not None
+        return self._tap
+
+    @property
+    def knows_head(self) -> bool:
+        """Whether `logits_from` works."""
+        return self._head is not None or bool(self._tap_makes_logits)
+
+    def logits_from(self, features: Tensor) -> Tensor | None:
+        """Apply the head as it is now to features, (B, D) -> (B, C). None if the head is not known."""
+        if self._head is not None:
+            with eval_mode(self.model):
+                return check_logits(self._head(features)).float()
+        if not self._tap_makes_logits:
+            return None
+        assert isinstance(self._tap, nn.Linear)
+        with torch.no_grad():
+            bias = None if self._tap.bias is None else self._tap.bias.float()
+            return F.linear(features, self._tap.weight.float(), bias)
 
     def logits(self, batch: Any) -> Tensor:
         """Return the logits of a plain forward, (B, C)."""
@@ -161,16 +215,18 @@ class Scorer:
         if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         _, given, made = calls[-1]
+        if self._tap_makes_logits is None:
+            self._tap_makes_logits = isinstance(self._tap, nn.Linear) and _same_logits(made, logits)
         return (given if isinstance(self._tap, nn.Linear) else made), logits
 
     def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Run a forward and tap the last linear layer whose output has the shape of the logits."""
+        """Run a forward and tap the linear layer whose output is the logits."""
         linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
         with _recording(linear) as calls:
             logits = self.logits(batch)
         for module, given, made in reversed(calls):
-            if isinstance(made, Tensor) and made.shape == logits.shape:
-                self._tap = module
+            if _same_logits(made, logits):
+                self._tap, self._tap_makes_logits = module, True
                 return given, logits
         names = [name for name, module in self.model.named_modules() if name and not list(module.children())]
         raise ValueError(
@@ -225,6 +281,15 @@ def check_targets(targets: Tensor, classes: int) -> None:
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= classes:
         raise ValueError(f"targets must be in 0..{classes - 1}, the model's classes, got {low if low < 0 else high}")
+
+
+def _same_logits(made: Any, logits: Tensor) -> bool:
+    """Whether a layer made these logits, up to a constant per row, which the softmax removes (log_softmax adds one)."""
+    if not isinstance(made, Tensor) or made.shape != logits.shape:
+        return False
+    gaps = (made - logits).float()
+    spread = (gaps - gaps[:, :1]).abs().max()
+    return bool(spread <= 1e-4 * (1.0 + made.abs().max())) or not bool(made.isfinite().all())  # diverged: says Pool
 
 
 def _named(model: nn.Module, name: str) -> nn.Module:

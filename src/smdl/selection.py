@@ -41,7 +41,7 @@ class Selection:
 
     def on_host(self) -> "Selection":
         """Return the same picks with indices as a NumPy array."""
-        return replace(self, indices=_as_array(self.indices))
+        return Selection(_as_array(self.indices), self.gains, self.value, self._problem, self._rows)
 
     @cached_property
     def weights(self) -> np.ndarray | None:
@@ -54,7 +54,7 @@ class Selection:
         """The share of each term in the value; None if nothing was maximised or the scores have no F(S)."""
         if self._problem is None or not self._problem.objective.diminishing:
             return None
-        return evaluate(self._problem.pool, self._problem.objective, self._pool_rows).terms
+        return _evaluate(self._problem, self._pool_rows).terms
 
     @property
     def _pool_rows(self) -> np.ndarray:
@@ -145,9 +145,12 @@ def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> 
     chosen = _indices("indices", indices, len(pool))
     if len(np.unique(chosen)) < len(chosen):
         raise ValueError("indices must name each sample once, got duplicates")
-    problem = objective.on(pool)
+    return _evaluate(objective.on(pool), chosen)
+
+
+def _evaluate(problem: Problem, chosen: np.ndarray) -> Evaluation:
     terms: dict[str, float] = {}
-    for name, weight in objective.weights.items():
+    for name, weight in problem.objective.weights.items():
         if issubclass(TERMS[name], ModularTerm):
             terms[name] = float(weight * problem.scaled(name)[chosen].sum())
         else:
@@ -174,9 +177,9 @@ def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:
 def _redundancy_as_printed(problem: Problem, chosen: np.ndarray) -> float:
     """Return Σ_{i ∈ S} min_{j ∈ S, j ≠ i} φ(i, j); D if S has one sample."""
     if len(chosen) < 2:
-        return problem.metric.bound * len(chosen)
+        return problem.geometry.metric.bound * len(chosen)
     rows = torch.from_numpy(chosen).to(problem.pool.device)
-    distances = problem.metric.between(rows[:, None], rows[None, :])
+    distances = problem.geometry.metric.between(rows[:, None], rows[None, :])
     distances.fill_diagonal_(math.inf)
     return float(distances.min(dim=1).values.sum())
 
@@ -233,6 +236,8 @@ def _indices(name: str, value: Array, n: int) -> np.ndarray:
 
 def _candidates(n: int, among: Array | None, exclude: Array | None) -> np.ndarray:
     """Return the allowed rows in ascending order."""
+    if among is None and exclude is None:
+        return np.arange(n, dtype=np.int32)
     allowed = np.full(n, among is None)
     if among is not None:
         allowed[_indices("among", among, n)] = True

@@ -19,6 +19,9 @@ from smdl.jit import INLINED, compiled, inlined, reordered
 #: Size of the tiles in which all pairs are computed.
 ROWS, COLUMNS = 32, 256
 
+#: A multiple of the numbers that any processor handles at once.
+LANES = 16
+
 
 # The points of a metric as the compiled loops take them. Each kind of distance has its own type, so that numba
 # compiles every loop for one distance: a branch inside the loop would cost several times as much as the distance.
@@ -168,13 +171,13 @@ def similarity(points, scale, i, j):
 
 @compiled
 def _mirror(out):
-    """Copy the upper triangle to the lower one, tile by tile: whole columns would miss the cache at every step."""
+    """Copy the lower triangle to the upper one, tile by tile: whole columns would miss the cache at every step."""
     n, side = len(out), 32
     for top in range(0, n, side):
         for left in range(0, top + side, side):
             for i in range(top, min(top + side, n)):
                 for j in range(left, min(left + side, i)):
-                    out[i, j] = out[j, i]
+                    out[j, i] = out[i, j]
 
 
 @compiled
@@ -182,48 +185,70 @@ def _fill(points, out):
     """Fill the dense matrix tile by tile: the columns of a tile stay in the cache while its rows are computed."""
     n, scale = len(out), 1.0 / points.bound
     for top in range(0, n, ROWS):
-        for left in range(top, n, COLUMNS):
+        for left in range(0, min(top + ROWS, n), COLUMNS):
             for i in range(top, min(top + ROWS, n)):
-                for j in range(max(left, i), min(left + COLUMNS, n)):
+                for j in range(left, min(left + COLUMNS, i + 1)):
                     out[i, j] = similarity(points, scale, i, j)
     _mirror(out)
+
+
+@reordered
+def _four_gaps(x, i, j):
+    """Return `_gaps` of i and each of j, j + 1, j + 2, j + 3: row i is read once, and no sum waits for another."""
+    a = b = c = d = x[i, 0] - x[i, 0]
+    for u in range(x.shape[1]):
+        p, q = x[i, u] - x[j, u], x[i, u] - x[j + 1, u]
+        r, s = x[i, u] - x[j + 2, u], x[i, u] - x[j + 3, u]
+        a += p * p
+        b += q * q
+        c += r * r
+        d += s * s
+    return a, b, c, d
+
+
+@reordered
+def _column_gaps(columns, i, width, out):
+    """Write ‖x_i − x_j‖² for j < width to `out`; x_j is column j. The number of rows of `columns` is even."""
+    out[:width] = 0.0
+    for c in range(0, len(columns), 2):
+        x, y = columns[c, i], columns[c + 1, i]
+        for j in range(width):
+            p, q = x - columns[c, j], y - columns[c + 1, j]
+            out[j] += p * p + q * q
 
 
 @compiled
 def _fill_gradients(points, out):
     """Do the same as `_fill` in half the time, for the distance that the recommended objective uses at every step.
 
-    Errors are short, so they are transposed, (C, N), and the inner loop runs along j. Features are summed in float64
-    only for the pairs whose terms cancel.
+    Errors are short, so they are transposed, and their loop runs along j. Features are summed in float64 only for the
+    pairs whose terms cancel. Loops along j start at 0 and end at a multiple of LANES: scalar loops would do the rest.
     """
-    rows, errors, e, f, bound = points
-    n, scale = len(out), 1.0 / bound
-    error_gaps, row_gaps, transposed = np.empty(n), np.empty(n), np.empty((errors.shape[1], n))
+    n, classes, scale = len(out), points.errors.shape[1], 1.0 / points.bound
+    padded = -(-n // LANES) * LANES
+    columns, e, f = np.zeros((classes + classes % 2, padded)), np.zeros(padded), np.zeros(padded)
     for i in range(n):
-        for c in range(len(transposed)):
-            transposed[c, i] = errors[i, c]
+        e[i], f[i] = points.e[i], points.f[i]
+        for c in range(classes):
+            columns[c, i] = points.errors[i, c]
+    a, b = np.zeros(padded), np.zeros(padded)
     for i in range(n):
-        # slices, so that the loops below start at 0 and vectorise
-        a, b, ej, fj, target = error_gaps[i:], row_gaps[i:], e[i:], f[i:], out[i, i:]
-        ei, fi, length, cancelled = e[i], f[i], n - i, 0
-        a[:] = 0.0
-        for c in range(len(transposed)):
-            row = transposed[c, i:]
-            error = row[0]
-            for j in range(length):
-                a[j] += (error - row[j]) * (error - row[j])
-        for j in range(length):
-            b[j] = _gaps(rows, i, i + j)
-        for j in range(length):
-            squared = _gradient_gap(a[j], b[j], ei, ej[j], fi, fj[j])
-            cancelled += squared < (a[j] * (fi + fj[j]) + b[j] * (ei + ej[j])) / 64.0
-            target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
+        ei, fi, cancelled, width = e[i], f[i], 0, (i // LANES + 1) * LANES
+        whole = min(i // 4 + 1, n // 4) * 4
+        _column_gaps(columns, i, width, a)
+        for j in range(0, whole, 4):
+            b[j], b[j + 1], b[j + 2], b[j + 3] = _four_gaps(points.rows, i, j)
+        for j in range(whole, i + 1):
+            b[j] = _gaps(points.rows, i, j)
+        for j in range(min(width, n)):  # pairs with j > i are overwritten below
+            squared = _gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
+            cancelled += squared < (a[j] * (fi + f[j]) + b[j] * (ei + e[j])) / 64.0
+            out[i, j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
         if cancelled > 0:
-            for j in range(length):
-                squared = _gradient_gap(a[j], b[j], ei, ej[j], fi, fj[j])
-                if squared < (a[j] * (fi + fj[j]) + b[j] * (ei + ej[j])) / 64.0:
-                    squared = _gradient_gap(a[j], _wide_gaps(rows, i, i + j), ei, ej[j], fi, fj[j])
-                    target[j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
+            for j in range(i):
+                squared = _gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
+                if squared < (a[j] * (fi + f[j]) + b[j] * (ei + e[j])) / 64.0:
+                    out[i, j] = similarity(points, scale, i, j)
     _mirror(out)
 
 

@@ -11,7 +11,7 @@ far. It works on several disjoint partitions at once, and row p of every array b
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,29 +20,29 @@ from torch import Tensor
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE, ENTROPY, GRID, inverse
 from smdl.distances import Metric
+from smdl.geometry import Geometry
 from smdl.pool import Pool, host, real
-
-if TYPE_CHECKING:
-    from smdl.objective import Problem
-
 
 #: The largest K/σ² of log_determinant: above, the differences that the Cholesky factor takes are rounding errors.
 LARGEST_KERNEL = 1e10
 
 
 class Term:
-    """One term of an objective, over the pool of a problem."""
+    """One term of an objective, over the points of a pool."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     submodular: ClassVar[bool] = True  # monotone and submodular; a property test checks it
 
-    def __init__(self, problem: "Problem") -> None:
-        self.problem = problem
-        self.pool: Pool = problem.pool
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.pool: Pool = geometry.pool
 
 
 class ModularTerm(Term):
     """A term that scores each sample on its own: F(S) = Σ of the scores."""
+
+    def check(self) -> None:
+        """Warn about doubtful input. Called once per pool."""
 
     def scores(self) -> np.ndarray:
         """Return the raw scores on the host, (N,) float64."""
@@ -63,7 +63,7 @@ class MeanCloseness(ModularTerm):
     """MC(x) = cos(x, mean of V) (Eq. 6): high near the centre of the data, so outliers lose."""
 
     def scores(self) -> np.ndarray:
-        features = host(self.problem.scaled_features[0])
+        features = host(self.geometry.scaled_features[0])
         return arithmetic.cosine_to(features, arithmetic.column_sums(features))
 
 
@@ -72,16 +72,18 @@ class FeatureMatch(ModularTerm):
 
     needs = ("reference",)
 
-    def scores(self) -> np.ndarray:
+    def check(self) -> None:
         assert self.pool.reference is not None
-        reference = host(self.pool.reference)
-        negative = np.mean(reference < 0)
-        if negative > 0.01 and "feature_match" not in self.problem.ranges:  # once per pool
+        negative = np.mean(host(self.pool.reference) < 0)
+        if negative > 0.01:
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are negative",
                 stacklevel=2,
             )
-        return arithmetic.concave_sum(reference, CONCAVE[self.problem.objective.concave])
+
+    def scores(self) -> np.ndarray:
+        assert self.pool.reference is not None
+        return arithmetic.concave_sum(host(self.pool.reference), CONCAVE[self.geometry.objective.concave])
 
 
 class SetTerm(Term):
@@ -112,9 +114,9 @@ class Redundancy(SetTerm):
 
     submodular = False
 
-    def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem)
-        self.unit = self.problem.metric.bound
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.unit = self.geometry.metric.bound
 
     def start(self, parts: Tensor) -> None:
         self._parts = parts
@@ -124,7 +126,7 @@ class Redundancy(SetTerm):
         return self._nearest[candidates]
 
     def add(self, picks: Tensor) -> None:
-        distances = self.problem.metric.between(self._parts, picks[:, None])
+        distances = self.geometry.metric.between(self._parts, picks[:, None])
         self._nearest[self._parts] = torch.minimum(self._nearest[self._parts], distances)
 
 
@@ -135,9 +137,9 @@ class FacilityLocation(SetTerm):
     `neighbours=k` a sample represents only itself and the k − 1 samples nearest to it.
     """
 
-    def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem)
-        self.unit = float(len(self.pool)) if self.problem.metric.bound > 0 else 0.0
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.unit = float(len(self.pool)) if self.geometry.metric.bound > 0 else 0.0
 
     def start(self, parts: Tensor) -> None:
         self._coverage = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
@@ -156,31 +158,31 @@ class FacilityLocation(SetTerm):
 
     def similarities(self, rows: Tensor) -> Tensor:
         """Return 1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
-        problem = self.problem
-        if problem.graph is not None:
-            near, values = problem.on_device("graph.neighbours"), problem.on_device("graph.similarities")
+        geometry = self.geometry
+        if geometry.graph is not None:
+            near, values = geometry.on_device("graph.neighbours"), geometry.on_device("graph.similarities")
             zeros = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
             return zeros.scatter(-1, near[rows].long(), values[rows])
-        if problem.similarities is not None:
-            return problem.on_device("similarities")[rows]
+        if geometry.similarities is not None:
+            return geometry.on_device("similarities")[rows]
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
-        shares = self.problem.metric.between(rows[..., None], every_sample) * inverse(self.problem.metric.bound)
+        shares = geometry.metric.between(rows[..., None], every_sample) * inverse(geometry.metric.bound)
         return 1.0 - shares.clamp(max=1.0).to(torch.float32)
 
 
 class FeatureCoverage(SetTerm):
     """F(S) = Σ_u g(Σ_{i ∈ S} x_iu): every feature is present in the batch, with diminishing returns."""
 
-    def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem)
-        if problem.objective.space == "gradients":
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        if geometry.objective.space == "gradients":
             raise ValueError('feature_coverage needs features ≥ 0, but gradients are signed: use space="features"')
         low = float(self.pool.features.min())
         if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
         if not math.isfinite(float(self.pool.features.sum(dtype=real(self.pool.device)))):
             raise ValueError("feature_coverage needs features with a finite sum, and theirs overflows: scale them")
-        self.g = CONCAVE[problem.objective.concave]
+        self.g = CONCAVE[geometry.objective.concave]
         scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
         self.factor = GRID * inverse(scale)
 
@@ -215,13 +217,13 @@ class LogDeterminant(SetTerm):
     Incremental Cholesky: the gain of a is log(1 + the remainder of its diagonal entry after the samples of S).
     """
 
-    def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem)
-        objective = problem.objective
-        self.kernel, scale = objective.kernel, problem.scaled_features[1]
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        objective = geometry.objective
+        self.kernel, scale = objective.kernel, geometry.scaled_features[1]
         self._divisor = objective.noise * (scale * scale if self.kernel == "linear" else 1.0)
         if self.kernel != "linear":
-            self._metric = Metric(self.pool, problem.space, self.kernel, problem.sigma)
+            self._metric = Metric(self.pool, geometry.space, self.kernel, geometry.sigma)
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
         self._diagonal = self._entries(every_sample, every_sample)
         largest = float(self._diagonal.max())
@@ -235,7 +237,7 @@ class LogDeterminant(SetTerm):
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
         if self.kernel == "linear":
-            return self.problem.space.inner(i, j) / self._divisor
+            return self.geometry.space.inner(i, j) / self._divisor
         return (1.0 - self._metric.between(i, j)) / self._divisor
 
     def start(self, parts: Tensor) -> None:

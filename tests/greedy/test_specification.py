@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
-from smdl import objective as objective_module
+from smdl import geometry
 from smdl.greedy import gains, kernels, specification
 from smdl.objective import Objective
 from smdl.pool import Pool
@@ -118,8 +118,8 @@ def test_lazy_is_naive(pool, objective, data):
 @settings(max_examples=12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
 def test_facility_location_without_a_matrix_picks_what_the_equations_pick(space, pool, data):
-    """Pools above objective.DENSE samples do not hold their similarities."""
-    with mock.patch.object(objective_module, "DENSE", 0):
+    """Pools above geometry.DENSE samples do not hold their similarities."""
+    with mock.patch.object(geometry, "DENSE", 0):
         check_against_the_equations(fast, pool, smdl.Objective(facility_location=1.0, space=space), data)
 
 

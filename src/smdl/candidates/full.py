@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.candidates.source import Candidates, DatasetEpoch
+from smdl.candidates.source import Candidates, DatasetEpoch, planned_batch, saved_batch
 from smdl.errors import check_keys, true_or_false, whole_number
 from smdl.pool import host
 from smdl.selection import Selection
@@ -62,6 +62,7 @@ class Full(Candidates):
                 self._fill_window(epoch, step)
             plan = [(step + k, planned.indices) for k, planned in enumerate(self._window)]
             for _, batch, _ in epoch.read(plan):
+                self.staleness = step % self.period(len(epoch)) if epoch.strategy.needs_scores else 0
                 step += 1
                 yield self._window.popleft(), batch
 
@@ -78,24 +79,11 @@ class Full(Candidates):
             self._window.append(chosen)
 
     def state_dict(self) -> dict[str, Any]:
-        planned = [
-            {"indices": torch.from_numpy(one.indices), "gains": torch.from_numpy(one.gains)} for one in self._window
-        ]
-        return {"window": planned, "used": torch.from_numpy(self._used.copy())}
+        return {"window": [saved_batch(one) for one in self._window], "used": torch.from_numpy(self._used.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys("the state of Full", state, ("window", "used"))
-        used, window = state["used"], [Selection(*_planned(one, self._samples)) for one in state["window"]]
+        used, window = state["used"], [planned_batch(one, self._samples) for one in state["window"]]
         if used.dtype != torch.bool or used.shape != self._used.shape:
             raise ValueError(f"used must be {len(self._used)} flags, got {used.dtype} of shape {tuple(used.shape)}")
         self._used, self._window = host(used).copy(), deque(window)
-
-
-def _planned(state: dict[str, Any], samples: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the indices, gains and value of a planned batch, checked."""
-    check_keys("a planned batch", state, ("indices", "gains"))
-    indices, gains = host(state["indices"]), host(state["gains"])
-    whole = indices.dtype == np.int64 and indices.ndim == 1 and indices.shape == gains.shape
-    if not whole or (len(indices) and not (indices.min() >= 0 and indices.max() < samples)):
-        raise ValueError(f"a planned batch must be indices in 0..{samples - 1} with a gain each, got {indices}")
-    return indices, gains, float(gains.sum())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from smdl.batches import height, take
-from smdl.candidates.source import Candidates, DatasetEpoch
+from smdl.candidates.source import Candidates, DatasetEpoch, one_row_each
 from smdl.errors import number
 from smdl.selection import Selection
 
@@ -32,9 +32,7 @@ class RandomPool(Candidates):
         scored = epoch.both and epoch.strategy.needs_scores
         for step, (rows, batch, scoring) in enumerate(epoch.read(plan, scored), start=epoch.first_step):
             if height(batch) != len(rows):
-                raise ValueError(
-                    f"collate_fn must make one row of each sample, got {height(batch)} rows of {len(rows)} samples"
-                )
+                raise ValueError(one_row_each(height(batch), len(rows)))
             pool = epoch.score_rows(batch if scoring is None else scoring, rows)
             chosen = epoch.choose(pool, np.arange(len(rows)), epoch.size(step), step)
             with epoch.clock("data"):

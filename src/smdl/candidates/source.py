@@ -9,9 +9,12 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from smdl.pool import Pool
+from smdl.errors import check_keys
+from smdl.observation import Observation
+from smdl.pool import Pool, host
 from smdl.randomness import stream
 from smdl.reading import Reader, Request, in_order
 from smdl.scoring import Scorer
@@ -25,10 +28,18 @@ _DECK, _STEP, _READ = range(3)
 class Candidates:
     """A source of candidates. A source of your own overrides `batches`.
 
-    plain_scoring   score samples with the evaluation transform, if the dataset has one, instead of the training one
+    plain_scoring    score samples with the evaluation transform, if the dataset has one, instead of the training one
+    needs_features   `remember` gets the features and logits of every sample trained on
+    watches_model    hooks on the model take them; otherwise the training loop calls `loader.observe`
+    read_ahead       most batches that workers may read ahead; None is no limit
+    staleness        steps of training between the weights that chose the current batch and those that train on it
     """
 
     plain_scoring: bool = False
+    needs_features: bool = False
+    watches_model: bool = True
+    read_ahead: int | None = None
+    staleness: int = 0
 
     def check(self, strategy: Strategy) -> None:
         """Raise a ValueError if this source cannot serve the strategy."""
@@ -45,6 +56,12 @@ class Candidates:
 
     def begin(self, samples: int) -> None:
         """Forget the last epoch: the next one starts."""
+
+    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
+        """Take what the training forward computed for these samples of the dataset."""
+
+    def skip_warm_up(self) -> None:
+        """Behave as after the first epoch. Used to time a typical step."""
 
     def period(self, steps_per_epoch: int) -> int:  # noqa: ARG002
         """Return the number of steps after which the work repeats: a timing covers whole periods."""
@@ -154,6 +171,26 @@ class DatasetEpoch(Epoch):
 def steps_per_epoch(samples: int, batch_size: int, drop_last: bool) -> int:
     """Return the number of batches of an epoch."""
     return samples // batch_size if drop_last else math.ceil(samples / batch_size)
+
+
+def one_row_each(rows: int, samples: int) -> str:
+    """Return the error for a batch that is not made of one row per sample."""
+    return f"collate_fn must make one row of each sample, got {rows} rows of {samples} samples"
+
+
+def planned_batch(state: dict[str, Any], samples: int, *more: str) -> Selection:
+    """Return the selection of a saved batch, {"indices", "gains", *more}, checked."""
+    check_keys("a planned batch", state, ("indices", "gains", *more))
+    indices, gains = host(state["indices"]), host(state["gains"])
+    whole = indices.dtype == np.int64 and indices.ndim == 1 and indices.shape == gains.shape
+    if not whole or (len(indices) and not (indices.min() >= 0 and indices.max() < samples)):
+        raise ValueError(f"a planned batch must be indices in 0..{samples - 1} with a gain each, got {indices}")
+    return Selection(indices, gains, float(gains.sum()))
+
+
+def saved_batch(selection: Selection) -> dict[str, Any]:
+    """Return what `planned_batch` reads."""
+    return {"indices": torch.from_numpy(selection.indices), "gains": torch.from_numpy(selection.gains)}
 
 
 def _requests(

@@ -52,7 +52,7 @@ class Stream(Candidates):
         self.joined = math.ceil(1 / self.keep - 1e-9)  # 1 / (1/3) may round up
 
     def check(self, strategy: Strategy) -> None:
-        if strategy.needs_losses or strategy.needs_all:
+        if strategy.needs_losses or strategy.needs_labels or strategy.needs_all:
             raise ValueError(f"{type(strategy).__name__} tracks each sample of a dataset; a stream has no such samples")
 
     def batches(self, epoch: Any) -> Iterator[tuple[Selection, Any]]:

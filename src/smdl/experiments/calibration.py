@@ -102,6 +102,7 @@ class _Side:
         if loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
         loader.strategy.skip_warm_up()
+        loader.candidates.skip_warm_up()
         period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
         self.steps = period * math.ceil(STEPS / period)
         self._endless = self._train()

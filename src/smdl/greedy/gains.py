@@ -74,18 +74,19 @@ def compiled_term(problem: Problem) -> CompiledTerm | None:
     """Return the set term of the problem as the loops below take it; None where they do not support it."""
     if problem.pool.device.type != "cpu" or not problem.objective.diminishing or len(problem.set_terms) > 1:
         return None
+    geometry = problem.geometry
     for name, term in problem.set_terms.items():
         coefficient = problem.coefficient(name)
         if isinstance(term, Redundancy):
-            return NearestPick(problem.points, coefficient, coefficient * term.unit)
+            return NearestPick(geometry.points, coefficient, coefficient * term.unit)
         if isinstance(term, FacilityLocation):
-            if problem.metric.bound == 0.0:
+            if geometry.metric.bound == 0.0:
                 return ModularOnly(0.0)  # all samples are the same point
-            if problem.graph is not None:
-                return SparseFacilityLocation(*problem.graph, coefficient)
-            if problem.similarities is not None:
-                return DenseFacilityLocation(problem.similarities, coefficient)
-            return LazyFacilityLocation(problem.points, coefficient)
+            if geometry.graph is not None:
+                return SparseFacilityLocation(*geometry.graph, coefficient)
+            if geometry.similarities is not None:
+                return DenseFacilityLocation(geometry.similarities, coefficient)
+            return LazyFacilityLocation(geometry.points, coefficient)
         if isinstance(term, FeatureCoverage):
             return Coverage(problem.pool.features.numpy(), term.factor, coefficient, term.g)
         return None

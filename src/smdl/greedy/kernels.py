@@ -5,14 +5,16 @@ candidate whose bound is below the best gain. Ties go to the lowest index, excep
 candidates tie: there the pick is random.
 """
 
+import math
+
 import numpy as np
 
 from smdl.greedy.gains import add_pick, empty_state, gain_of, single_gains
 from smdl.jit import compiled
 from smdl.randomness import below_compiled, derive_compiled, sample_compiled
 
-#: Candidates per block. A block whose greatest bound is below the best gain is skipped.
-BLOCK = 256
+#: Fewest candidates per block. A block whose greatest bound is below the best gain is skipped.
+BLOCK = 16
 
 
 @compiled
@@ -32,10 +34,11 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
     single_gains(term, state, modular, members, bounds)
     for place in range(n):
         _check_gain(bounds[place])
-    blocks = (n + BLOCK - 1) // BLOCK
+    block = max(BLOCK, int(math.sqrt(n)))
+    blocks = (n + block - 1) // block
     tops = np.empty(blocks)
     for k in range(blocks):
-        tops[k] = bounds[k * BLOCK : (k + 1) * BLOCK].max()
+        tops[k] = bounds[k * block : (k + 1) * block].max()
     for count in range(size):
         best, winner = -np.inf, n
         if count == 0 and bounds.min() == bounds.max():
@@ -48,7 +51,7 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
                 if step == first or (lazy and tops[k] < best):
                     continue
                 top = -np.inf
-                for place in range(k * BLOCK, min((k + 1) * BLOCK, n)):
+                for place in range(k * block, min((k + 1) * block, n)):
                     bound = bounds[place]
                     if bound == -np.inf:
                         continue

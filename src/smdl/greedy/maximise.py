@@ -56,15 +56,12 @@ def maximise(
 ) -> list[Picks]:
     """Maximise over each part (ascending int32 indices). Part p uses the random stream keys[p]."""
     try:
-        found = _maximise(problem, parts, rule, keys, threads)
-        if any(np.isnan(picks.gains).any() for picks in found):
-            raise FloatingPointError
+        return _maximise(problem, parts, rule, keys, threads)
     except FloatingPointError:
         raise ValueError(
             f"a gain of {problem.objective!r} is not a number: the inputs of the pool are too large or too small for"
             " it. Scale them"
         ) from None
-    return found
 
 
 def _maximise(
@@ -108,7 +105,7 @@ class _Torch:
         self.raw = {}
         if problem.objective.normalize == "candidates":
             modular = [name for name in problem.objective.weights if issubclass(TERMS[name], ModularTerm)]
-            self.raw = {name: widest(TERMS[name](problem).scores(), device) for name in modular}
+            self.raw = {name: widest(TERMS[name](problem.geometry).scores(), device) for name in modular}
         self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # copies, because they keep state
         for term in self.terms.values():
             term.start(self.table)
@@ -130,6 +127,8 @@ class _Torch:
             return [Picks(np.empty(0, np.int32), np.empty(0)) for _ in self.parts]
         rows = torch.stack(indices, 1).cpu().numpy().astype(np.int32)
         values = torch.stack(gains, 1).cpu().numpy().astype(np.float64)
+        if np.isnan(values).any():
+            raise FloatingPointError("a gain is not a number")
         return [Picks(row, value) for row, value in zip(rows, values, strict=True)]
 
     def _step(self, count: int) -> tuple[Tensor, Tensor]:

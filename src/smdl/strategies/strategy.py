@@ -14,6 +14,7 @@ class Strategy:
     needs_scores     `select` gets a pool: features, probabilities and losses of the candidates by the current model
     needs_reference  the pool also holds the features of the reference model
     needs_losses     `observe` gets the loss of every sample trained on
+    needs_labels     `set_labels` gets the class number of every sample of the dataset, before the first step
     needs_all        candidates must be the whole dataset, at every step: the strategy draws by its own rule
     repeats          the same candidates and scores always give the same batch
     """
@@ -21,11 +22,15 @@ class Strategy:
     needs_scores: bool = False
     needs_reference: bool = False
     needs_losses: bool = False
+    needs_labels: bool = False
     needs_all: bool = False
     repeats: bool = False
 
     def prepare(self, samples: int, epochs: int | None) -> None:
         """Take the size of the dataset and the length of the run (None if unknown). Called once, by the loader."""
+
+    def set_labels(self, labels: np.ndarray) -> None:
+        """Take the class number of every sample of the dataset. Called once, by the loader, if `needs_labels`."""
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
         """Choose `batch_size` of the rows in `remaining`.

@@ -39,8 +39,13 @@ class DataConfig:
     """fraction of the training labels replaced by another class"""
     imbalance: float = 1.0
     """ratio of the size of the first class to that of the last, training set only"""
+    hidden_imbalance: float = 1.0
+    """above 1: merge classes 0 and 1, 2 and 3, … and make the second of each pair this many times rarer than the first,
+    training set only; the merged classes have equal sizes"""
+    duplicates: float = 0.0
+    """fraction of the training samples replaced by near-copies of the others, in the same class"""
     seed: int = 0
-    """seeds the subset, the split, the noise and the imbalance: every run seed gets the same data"""
+    """seeds the subset, the split, the imbalance, the copies and the noise: every run seed gets the same data"""
 
     def __post_init__(self) -> None:
         for name in ("train_size", "test_size", "resolution"):
@@ -51,8 +56,17 @@ class DataConfig:
             raise ValueError(choice("data.validation", self.validation, "in [0, 1)"))
         if not 0 <= self.label_noise <= 1:
             raise ValueError(choice("data.label_noise", self.label_noise, "in [0, 1]"))
-        if not (math.isfinite(self.imbalance) and self.imbalance >= 1):
-            raise ValueError(choice("data.imbalance", self.imbalance, "a number ≥ 1"))
+        for name in ("imbalance", "hidden_imbalance"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 1):
+                raise ValueError(choice(f"data.{name}", value, "a number ≥ 1"))
+        if self.imbalance > 1 and self.hidden_imbalance > 1:
+            raise ValueError(
+                "data.imbalance and data.hidden_imbalance cannot be combined: the second makes classes of equal sizes,"
+                f" got {self.imbalance:g} and {self.hidden_imbalance:g}"
+            )
+        if not 0 <= self.duplicates < 1:
+            raise ValueError(choice("data.duplicates", self.duplicates, "in [0, 1)"))
         whole_number("data.seed", self.seed, 0)
 
 
@@ -121,7 +135,7 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), loss, paper, paper_subset, recommended, or package.module:name"""
+    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, or package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.stats import chisquare
 
 from smdl.training.config import DataConfig
 from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.errors import DataError
-from smdl.training.datasets.in_memory import InMemory
+from smdl.training.datasets.in_memory import InMemory, add_noise
 from smdl.training.datasets.load import load
 from tests.training.datasets import made
 
@@ -85,6 +87,74 @@ def test_imbalance_thins_the_training_set_alone():
     assert counts[0] == 119
     assert counts[9] == 12
     assert len(test) == 600
+
+
+def test_a_hidden_tail_is_trained_and_evaluated_on_merged_classes():
+    plain, hidden = load(DataConfig(validation=0.2)), load(DataConfig(validation=0.2, hidden_imbalance=25))
+    assert hidden.classes == ["0/1", "2/3", "4/5", "6/7", "8/9"]
+    (train, test, validation), (_, test_before, validation_before) = parts(hidden), parts(plain)
+    assert len(set(train.labels.bincount().tolist())) == 1
+    assert train.classes == hidden.classes
+    for merged, before in ((test, test_before), (validation, validation_before)):
+        assert torch.equal(merged.images, before.images), "nothing is thinned"
+        assert torch.equal(merged.labels, before.labels // 2)
+
+
+def near(copy: torch.Tensor, originals: torch.Tensor) -> int:
+    """Return how many originals differ from the copy by at most 8 in every pixel."""
+    return int(((originals.int() - copy.int()).abs().flatten(1).amax(dim=1) <= 8).sum())
+
+
+def test_duplicates_are_near_copies_of_samples_that_stay():
+    (plain, _), (train, _) = parts(load(DataConfig())), parts(load(DataConfig(duplicates=0.9)))
+    assert torch.equal(train.labels, plain.labels), "class sizes and order stay"
+    stays = (train.images == plain.images).flatten(1).all(dim=1)
+    assert int((~stays).sum()) == round(0.9 * 1197)
+    kept = train.images[stays]
+    copies = train.images[~stays]
+    assert all(near(copy, kept) >= 1 for copy in copies)
+    difference = torch.stack([(copy.int() - kept.int()).flatten(1).abs().sum(1).min() for copy in copies])
+    assert int(difference.min()) > 0, "no copy is exact"
+    assert len(torch.unique(copies, dim=0)) == len(copies), "each copy has noise of its own"
+
+
+def test_duplicates_get_their_noise_after_resizing_and_the_mean_includes_them(tmp_path):
+    made.cifar10(tmp_path)
+    config = {"name": "cifar10", "root": str(tmp_path), "resolution": 4, "augment": False}
+    (plain, _), (train, _) = (parts(load(DataConfig(**config, duplicates=share))) for share in (0.0, 0.8))
+    stays = (train.images == plain.images).flatten(1).all(dim=1)
+    assert int((~stays).sum()) == 80
+    difference = torch.stack(
+        [(copy.int() - train.images[stays].int()).flatten(1).abs().amax(1).min() for copy in train.images[~stays]]
+    )
+    assert int(difference.max()) == 8, "averaging would have made the noise smaller"
+    inputs, _ = train.__getitems__(range(len(train)))
+    assert torch.allclose(inputs.mean((0, 2, 3)), torch.zeros(3), atol=1e-4)
+
+
+def test_copies_may_get_different_wrong_labels():
+    (clean, _), (noisy, _) = (parts(load(DataConfig(duplicates=0.9, label_noise=share))) for share in (0.0, 0.3))
+    assert torch.equal(clean.images, noisy.images)
+    assert int((clean.labels != noisy.labels).sum()) == round(0.3 * 1197)
+
+
+def test_noise_of_bytes_is_uniform_from_minus_8_to_8_and_stays_in_range():
+    images = torch.tensor([100, 2, 253], dtype=torch.uint8).repeat(4, 5000)
+    add_noise(images, np.array([1, 3]), np.random.default_rng(0))
+    assert torch.equal(images[0], images[2])
+    for column, low, high in ((0, 92, 108), (1, 0, 10), (2, 245, 255)):
+        values = images[1::2, column::3].flatten().long()
+        assert (int(values.min()), int(values.max())) == (low, high)
+    assert chisquare((images[1::2, ::3].flatten().long() - 92).bincount().numpy()).pvalue > 1e-3
+
+
+def test_noise_of_float_vectors_is_one_percent_of_each_columns_deviation():
+    values = torch.randn(2000, 2) * torch.tensor([1.0, 100.0])
+    changed = values.clone()
+    add_noise(changed, np.arange(1000), np.random.default_rng(0))
+    assert torch.equal(changed[1000:], values[1000:])
+    noise = (changed - values)[:1000].std(dim=0) / values.std(dim=0)
+    assert torch.allclose(noise, torch.full((2,), 0.01), rtol=0.1)
 
 
 def test_resolution_averages_and_scales_the_padding(tmp_path):

@@ -63,6 +63,18 @@ def test_subsets_splits_imbalance_and_noise_work(write):
     assert not held & {int(splits.train[i][0][0]) for i in range(len(splits.train))}
 
 
+def test_a_hidden_tail_and_exact_duplicates_work(write):
+    name = write("def make(): return pairs(400, 5), pairs(80, 5)")
+    splits: Any = load(DataConfig(name=name, hidden_imbalance=4, duplicates=0.5))
+    assert splits.classes == ["0/1", "2/3", "4"]
+    numbers = [int(splits.train[i][0][0]) for i in range(len(splits.train))]
+    assert len(numbers) == 240
+    assert len(set(numbers)) == 120, "a data set that is not in memory has exact copies"
+    assert [splits.train[i][1] for i in range(240)] == [number % 5 // 2 for number in numbers]
+    assert splits.train.labels.bincount().tolist() == [80, 80, 80]
+    assert [splits.test[i][1] for i in range(5)] == [0, 0, 1, 1, 2]
+
+
 def test_a_data_set_with_labels_is_not_read_for_them(write):
     name = write(
         """

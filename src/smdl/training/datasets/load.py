@@ -14,8 +14,8 @@ from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
 from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.folder import folder
-from smdl.training.datasets.in_memory import InMemory, mean_and_std
-from smdl.training.datasets.subsets import generator, make_subsets, stratified_subset
+from smdl.training.datasets.in_memory import InMemory, add_noise, mean_and_std
+from smdl.training.datasets.subsets import generator, make_subsets, merged, stratified_subset
 from smdl.training.datasets.user_dataset import labelled_subset
 
 READERS = {
@@ -41,25 +41,37 @@ class Splits:
 
 
 def load(config: DataConfig) -> Splits:
-    """Load a data set. In this order: take a subset, hold out a validation set, thin classes, add label noise.
+    """Load a data set. In this order: take a subset, hold out a validation set, thin classes, replace samples by
+    copies, add label noise.
 
-    Images of built-in sets and folders are normalised by the mean and deviation of each channel of the training set.
+    Images of built-in sets and folders are resized, then copies get their noise, then all are normalised by the mean
+    and deviation of each channel of the training set. Copies are exact in a data set of the user that is not InMemory.
     """
     name, built_in = config.name, ":" not in config.name
     train, test = _read(config) if built_in else user_dataset.make_datasets(config)
     labels, test_labels = user_dataset.labels_of(train, name), user_dataset.labels_of(test, name)
     classes = user_dataset.classes_of(train, (labels, test_labels), name)
-    rows, targets, held = make_subsets(labels, len(classes), config)
+    rows, targets, copies, held = make_subsets(labels, len(classes), config)
     test_rows = np.arange(len(test_labels))
     if config.test_size is not None:
         rng = generator(config.seed, "test subset")
         test_rows = stratified_subset(test_labels, config.test_size, rng, "data.test_size")
+    if config.hidden_imbalance > 1:
+        classes = ["/".join(classes[first : first + 2]) for first in range(0, len(classes), 2)]
+        labels, test_labels = merged(labels), merged(test_labels)
     parts = [labelled_subset(train, rows, targets), labelled_subset(test, test_rows, test_labels[test_rows])]
     if held is not None:
         plain = train.plain() if isinstance(train, InMemory) else train
         parts.append(labelled_subset(plain, held, labels[held]))
+    in_memory = [part for part in parts if isinstance(part, InMemory)]
+    for part in in_memory:
+        part.classes = classes
+    if built_in and config.resolution is not None:
+        _resize(in_memory, config.resolution)
+    if isinstance(parts[0], InMemory) and copies.any():  # its images are its own, since `rows` repeats some
+        add_noise(parts[0].images, np.flatnonzero(copies), generator(config.seed, "noise of duplicates"))
     if built_in:
-        _prepare_images([part for part in parts if isinstance(part, InMemory)], config)
+        _prepare_images(in_memory, config)
     validation = parts[2] if held is not None else None
     return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name))
 
@@ -82,11 +94,14 @@ def _read(config: DataConfig) -> tuple[InMemory, InMemory]:
     return InMemory(*source.train, classes=source.classes), InMemory(*source.test, classes=source.classes)
 
 
-def _prepare_images(parts: list[InMemory], config: DataConfig) -> None:
-    """Resize all parts and normalise them by the first, the training set; augment the training set."""
+def _resize(parts: list[InMemory], side: int) -> None:
     for part in parts:
-        if config.resolution is not None and part.images.shape[2:] != (config.resolution,) * 2:
-            part.images = F.interpolate(part.images, (config.resolution,) * 2, mode="bilinear", antialias=True)
+        if part.images.shape[2:] != (side, side):
+            part.images = F.interpolate(part.images, (side, side), mode="bilinear", antialias=True)
+
+
+def _prepare_images(parts: list[InMemory], config: DataConfig) -> None:
+    """Normalise all parts by the first, the training set; augment the training set."""
     mean, std = mean_and_std(parts[0].images)
     for part in parts:
         part.mean, part.std = mean, std

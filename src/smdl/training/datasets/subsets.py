@@ -1,7 +1,9 @@
-"""Subset, split, imbalance and label noise. All of them depend on the labels only.
+"""Subset, split, imbalance, duplicates and label noise. All of them depend on the labels only.
 
 Every purpose has its own random stream, so label noise does not change which samples are in the subset.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -9,7 +11,11 @@ from numpy.random import Generator
 from smdl.errors import choice
 from smdl.training.config import DataConfig
 
-PURPOSES = ("train subset", "test subset", "validation", "imbalance", "label noise", "folder", "digits")
+#: A new purpose goes to the end: its place is part of the seed.
+PURPOSES = (
+    "train subset", "test subset", "validation", "imbalance", "label noise", "folder", "digits",
+    "hidden imbalance", "duplicates", "noise of duplicates",
+)  # fmt: skip
 
 
 def generator(seed: int, purpose: str) -> Generator:
@@ -17,10 +23,17 @@ def generator(seed: int, purpose: str) -> Generator:
     return np.random.default_rng([seed, PURPOSES.index(purpose)])
 
 
-def make_subsets(
-    labels: np.ndarray, classes: int, config: DataConfig
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return (training samples, their labels, validation samples or None) of a training set with these labels."""
+class Subsets(NamedTuple):
+    """Parts of a training set, as rows of it. A row that is in `train` several times has copies there."""
+
+    train: np.ndarray
+    targets: np.ndarray  # labels of `train`
+    copies: np.ndarray  # which of `train` are copies
+    validation: np.ndarray | None
+
+
+def make_subsets(labels: np.ndarray, classes: int, config: DataConfig) -> Subsets:
+    """Return the training and the validation samples of a training set with these labels."""
     train, validation = np.arange(len(labels)), None
     if config.train_size is not None:
         train = stratified_subset(labels, config.train_size, generator(config.seed, "train subset"), "data.train_size")
@@ -29,8 +42,16 @@ def make_subsets(
         train, validation = train[rest], train[held]
     if config.imbalance > 1:
         train = train[imbalanced_subset(labels[train], config.imbalance, classes, generator(config.seed, "imbalance"))]
-    targets = noisy_labels(labels[train], config.label_noise, classes, generator(config.seed, "label noise"))
-    return train, targets, validation
+    if config.hidden_imbalance > 1:
+        rng = generator(config.seed, "hidden imbalance")
+        train = train[hidden_tail(labels[train], config.hidden_imbalance, classes, rng)]
+    rows, copies = with_duplicates(labels[train], config.duplicates, generator(config.seed, "duplicates"))
+    train = train[rows]
+    targets = labels[train]
+    if config.hidden_imbalance > 1:
+        targets, classes = merged(targets), (classes + 1) // 2
+    targets = noisy_labels(targets, config.label_noise, classes, generator(config.seed, "label noise"))
+    return Subsets(train, targets, copies, validation)
 
 
 def stratified_subset(labels: np.ndarray, size: int, rng: Generator, option: str = "size") -> np.ndarray:
@@ -55,6 +76,60 @@ def imbalanced_subset(labels: np.ndarray, factor: float, classes: int, rng: Gene
     counts = np.bincount(labels, minlength=classes)
     shares = factor ** (-np.arange(len(counts)) / max(classes - 1, 1))
     return _draw(labels, np.minimum(counts, np.maximum(np.round(counts * shares), 1)), rng)
+
+
+def merged(labels: np.ndarray) -> np.ndarray:
+    """Return the superclass of each label: classes 0 and 1 are superclass 0, classes 2 and 3 are superclass 1, …"""
+    return labels // 2
+
+
+def hidden_tail(labels: np.ndarray, factor: float, classes: int, rng: Generator) -> np.ndarray:
+    """Thin the two classes of each superclass. The first then has `factor` times the samples of the second, as nearly
+    as whole numbers allow, and the second has at least one. All superclasses have the same, largest possible size.
+
+    With an odd number of classes the last one is a superclass of its own, without a tail.
+    """
+    if classes < 3:
+        raise ValueError(f"data.hidden_imbalance needs at least 3 classes, to merge them in pairs, got {classes}")
+    counts = np.bincount(labels, minlength=classes)
+    paired = classes - classes % 2
+    sizes = np.arange(2, 2 * counts.max() + 1)  # of a superclass
+    rare = np.maximum(np.round(sizes / (factor + 1)), 1).astype(np.int64)
+    possible = (rare <= counts[1::2].min()) & (sizes - rare <= counts[:paired:2].min())
+    possible &= sizes <= counts[paired:].min(initial=sizes[-1])
+    if not possible.any():
+        fewest = int(counts.argmin())
+        raise ValueError(
+            "data.hidden_imbalance needs training samples of every class, and at least 2 per merged class:"
+            f" class {fewest} has {counts[fewest]}"
+        )
+    size, tail = sizes[possible][-1], rare[possible][-1]
+    quotas = np.where(np.arange(classes) % 2, tail, size - tail)
+    quotas[paired:] = size
+    return _draw(labels, quotas, rng)
+
+
+def with_duplicates(labels: np.ndarray, fraction: float, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Replace round(fraction · n) samples by copies of the others. Return the rows and which of them are copies.
+
+    The samples that stay are stratified by class. Each of the others becomes a copy of one that stays in its class,
+    drawn uniformly with replacement, so the size of every class stays the same.
+    """
+    rows, copies = np.arange(len(labels)), np.zeros(len(labels), bool)
+    size, present = len(labels) - round(fraction * len(labels)), len(np.unique(labels))
+    if size == len(labels):
+        return rows, copies
+    if size < present:
+        raise ValueError(
+            f"data.duplicates must leave at least one sample per class, got {fraction}: {size} of {len(labels)} samples"
+            f" would stay, for {present} classes"
+        )
+    copies[:] = True
+    copies[stratified_subset(labels, size, rng)] = False
+    for label in np.unique(labels[copies]):
+        members = labels == label
+        rows[members & copies] = rng.choice(rows[members & ~copies], (members & copies).sum())
+    return rows, copies
 
 
 def noisy_labels(labels: np.ndarray, fraction: float, classes: int, rng: Generator) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Data sets of the user: package.module:factory returns (train, test).
 
-Subsets, splits, imbalance and label noise of the config work on them as on any other data set.
+Subsets, splits, imbalance, duplicates and label noise of the config work on them as on any other data set.
 """
 
 import inspect
@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from smdl.errors import choice
 from smdl.factory import load_object
+from smdl.reading import check_labels, stored_labels
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
@@ -78,23 +79,15 @@ def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
 
 
 def labels_of(dataset: Any, name: str) -> np.ndarray:
-    """Return the class numbers: `.targets` or `.labels` if their length fits, else read from every item."""
-    for attribute in ("targets", "labels"):
-        found = getattr(dataset, attribute, None)
-        if found is not None and hasattr(found, "__len__") and len(found) == len(dataset):
-            labels = np.asarray(found)
-            break
-    else:
+    """Return the class numbers that the data set holds, or else read them from every item."""
+    labels = stored_labels(dataset)
+    if labels is None:
         with progress_bar(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
             labels = np.empty(len(dataset), np.int64)
             for index in range(len(dataset)):
                 _, labels[index] = _pair(dataset, index, name)
                 advance(1)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(
-            choice(f"the labels of {name}", f"{labels.dtype} {labels.shape}", "one whole number per sample")
-        )
-    return labels.astype(np.int64)
+    return check_labels(labels, name)
 
 
 def classes_of(train: Any, labels: Sequence[np.ndarray], name: str) -> list[str]:

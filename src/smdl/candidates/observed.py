@@ -1,0 +1,254 @@
+"""Observed: candidates whose features are known from the training forwards."""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.batches import height, take
+from smdl.candidates.random_pool import deal
+from smdl.candidates.source import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
+from smdl.errors import check_keys, number, one_of, whole_number
+from smdl.feature_cache import TYPES, FeatureCache
+from smdl.observation import Observation
+from smdl.pool import host
+from smdl.scoring import Scorer, Scores
+from smdl.selection import Selection
+from smdl.strategies.strategy import drawn
+from smdl.suspects import Suspects
+
+
+class _Planned(NamedTuple):
+    """A batch that is chosen but not trained on yet."""
+
+    selection: Selection
+    step: int  # at which it was chosen
+    rescored: np.ndarray  # samples that are read along and forwarded, so that their features are new
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The samples to read."""
+        return np.concatenate([self.selection.indices, self.rescored])
+
+
+@dataclass
+class Observed(Candidates):
+    """Candidates are a random pool of factor × batch size, as for RandomPool, but nothing is forwarded to score them:
+    their features are those of their last training forward, with the current head applied to them.
+
+    Only the samples that are trained on are read. Samples that were never seen are taken first.
+
+    factor    size of the pool, in batches
+    lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile
+    start     epochs that are plain passes over the data, before selection starts
+    rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
+    trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
+              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all".
+    dtype     how features are kept: float16, bfloat16 or float32
+    device    where: "model" is the model's device, "cpu" is main memory
+    sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
+              probabilities are those of the last forward.
+    observe   "auto": hooks on the model take the features. "manual": your loop calls
+              `loader.observe(features=..., logits=...)`, as it must if it changes inputs on the device (mixup).
+    """
+
+    factor: float = 3.0
+    lag: int = 4
+    start: int = 1
+    rescore: float = 0.0
+    trust: str = "auto"
+    dtype: str = "float16"
+    device: str = "model"
+    sketch: int | None = None
+    observe: str = "auto"
+    _cache: FeatureCache | None = field(default=None, init=False, repr=False, compare=False)
+    _window: deque[_Planned] = field(default_factory=deque, init=False, repr=False, compare=False)
+    _observed_at: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, np.int64), init=False, repr=False, compare=False
+    )
+    _observations: int = field(default=0, init=False, repr=False, compare=False)
+    _pretends: bool = field(default=False, init=False, repr=False, compare=False)
+    needs_features = True
+
+    def __post_init__(self) -> None:
+        # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
+        self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
+        self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
+        self.lag, self.start = whole_number("lag", self.lag, 0), whole_number("start", self.start, 0)
+        one_of("trust", self.trust, ("all", "auto", "neighbours"))
+        one_of("dtype", self.dtype, TYPES)
+        one_of("device", self.device, ("cpu", "model"))
+        one_of("observe", self.observe, ("auto", "manual"))
+        if self.sketch is not None:
+            self.sketch = whole_number("sketch", self.sketch)
+
+    @property
+    def read_ahead(self) -> int:  # type: ignore[override]
+        return self.lag
+
+    @property
+    def watches_model(self) -> bool:  # type: ignore[override]
+        return self.observe == "auto"
+
+    def begin(self, samples: int) -> None:
+        self._window.clear()
+        if self._cache is None:
+            self._cache = FeatureCache(samples, self.dtype, self.device, self.sketch)
+            self._observed_at = np.full(samples, -1, np.int64)
+            self._left_out = np.zeros(samples, bool)
+
+    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
+        assert self._cache is not None
+        assert seen.features is not None
+        self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
+        self._observations += 1
+        self._observed_at[rows] = self._observations
+        if self._pretends:
+            self._cache.pretend_seen()
+            self._pretends = False
+
+    def skip_warm_up(self) -> None:
+        self.start, self._pretends = 0, True
+
+    def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
+        """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
+        if epoch.first_step == 0:
+            self._judge_labels(epoch)
+        pools = self._pools(epoch)
+        waiting = deque((epoch.first_step + k, planned.rows) for k, planned in enumerate(self._window))
+        next_planned, read = epoch.first_step + len(waiting), None
+        for step in range(epoch.first_step, len(epoch)):
+            while next_planned < min(step + self.lag + 1, len(epoch)):
+                self._window.append(self._plan(epoch, pools, next_planned, step))
+                waiting.append((next_planned, self._window[-1].rows))
+                next_planned += 1
+            if read is None or self.lag == 0:
+                read = epoch.read(_taken_from(waiting))
+            _, batch, _ = next(read)
+            planned = self._window.popleft()
+            if height(batch) != len(planned.rows):
+                raise ValueError(one_row_each(height(batch), len(planned.rows)))
+            if len(planned.rescored):
+                batch = self._rescore(epoch, planned, batch)
+            self.staleness = step - planned.step
+            yield planned.selection, batch
+
+    def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
+        factor = 1.0 if epoch.number < self.start else self.factor
+        sizes = [min(epoch.samples, math.ceil(factor * epoch.size(step))) for step in range(len(epoch))]
+        return list(deal(epoch.samples, sizes, epoch.deck()))
+
+    def _judge_labels(self, epoch: DatasetEpoch) -> None:
+        """Decide which samples this epoch leaves out. Most must have been trained on twice: features of the first
+        epoch come from very different weights."""
+        assert self._cache is not None
+        self._left_out[:] = False
+        if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
+            return
+        with epoch.clock("selection"):
+            rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
+            if self.trust == "neighbours" or votes.noisy:
+                self._left_out[rows] = votes.suspect
+
+    def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
+        """Choose the batch of a step, with the features and the head of this moment."""
+        rescored, ahead = np.zeros(0, np.int64), step + self.lag + 1  # chosen right after this batch was read
+        if self.rescore and epoch.number >= self.start and ahead < len(epoch):
+            oldest = np.argsort(self._observed_at[pools[ahead]], kind="stable")
+            rescored = pools[ahead][oldest[: math.ceil(self.rescore * epoch.batch_size)]]
+        return _Planned(self._choose(epoch, pools[step], step), now, rescored)
+
+    def _choose(self, epoch: DatasetEpoch, rows: np.ndarray, step: int) -> Selection:
+        """Choose among these samples: those never seen first, the rest by the strategy."""
+        assert self._cache is not None
+        size = epoch.size(step)
+        trusted = rows[~self._left_out[rows]]
+        rows = trusted if len(trusted) >= size else rows
+        if len(rows) == size:
+            return drawn(rows)
+        if not epoch.strategy.needs_scores:
+            return epoch.choose(None, np.arange(len(rows)), size, step).renumbered(rows)
+        with epoch.clock("scoring"):
+            found = self._cache.scores(epoch.scorer, rows)
+            if found is None:
+                return drawn(rows[:size])
+            scores, seen = found
+            unseen, rows = rows[~seen][:size], rows[seen]
+            if len(unseen) == size:
+                return drawn(unseen)
+            if len(rows) < len(seen):
+                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
+            pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
+        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step).renumbered(rows)
+        if len(unseen) == 0:
+            return chosen
+        gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
+        return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value)
+
+    def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
+        """Forward the samples that were read along, and return the batch without them."""
+        size, rows = len(planned.selection), planned.rows
+        with epoch.clock("scoring"):
+            scores = epoch.scorer(take(batch, np.arange(size, len(rows))))
+            everything = torch.ones(len(scores.labels), dtype=torch.bool, device=scores.labels.device)
+            logits = scores.probabilities.log()  # up to a constant per row
+            seen = Observation(everything, logits, scores.features)
+            self.remember(epoch.scorer, planned.rescored, seen, scores.labels)
+        return take(batch, np.arange(size))
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self._cache is not None
+        window = [
+            {**saved_batch(one.selection), "step": one.step, "rescored": torch.from_numpy(one.rescored)}
+            for one in self._window
+        ]
+        return {
+            "cache": self._cache.state_dict(),
+            "window": window,
+            "observed_at": torch.from_numpy(self._observed_at.copy()),
+            "observations": self._observations,
+            "left_out": torch.from_numpy(self._left_out.copy()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert self._cache is not None
+        check_keys("the state of Observed", state, self.state_dict())
+        samples, observed_at = len(self._observed_at), host(state["observed_at"]).copy()
+        window = [
+            _Planned(
+                planned_batch(one, samples, "step", "rescored"),
+                whole_number("the step of a planned batch", one["step"], 0),
+                host(one["rescored"]).copy(),
+            )
+            for one in state["window"]
+        ]
+        if observed_at.shape != (samples,) or observed_at.dtype != np.int64:
+            raise ValueError(f"observed_at must be {samples} numbers, got {observed_at.dtype} of {observed_at.shape}")
+        left_out = host(state["left_out"]).copy()
+        if left_out.shape != (samples,) or left_out.dtype != bool:
+            raise ValueError(f"left_out must be {samples} flags, got {left_out.dtype} of {left_out.shape}")
+        observations = whole_number("observations", state["observations"], 0)
+        self._cache.load_state_dict(state["cache"])
+        self._window, self._observed_at, self._observations = deque(window), observed_at, observations
+        self._left_out = left_out
+
+    def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
+        """Return the samples that are probably mislabelled, at most `count`."""
+        assert self._cache is not None
+        rows, votes = self._cache.votes(scorer, np.random.default_rng(0))
+        found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
+        scored = self._cache.scores(scorer, rows[found])
+        losses = np.zeros(0) if scored is None else host(scored[0].losses)
+        order = np.lexsort((-losses, votes.own[found]))[:count]
+        return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
+
+
+def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield what is waiting. More may be added meanwhile."""
+    while waiting:
+        yield waiting.popleft()

@@ -1,0 +1,161 @@
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+import smdl
+from smdl.strategies.balanced import Balanced
+from tests.toys import Dicts, Net, Strings, Tuples, epoch_of, sgd, train
+
+LABELS = np.array([7, 2, 2, 7, 2, 2, 2, 4, 2, 2, 7, 2])  # 8 of class 2, 3 of class 7, 1 of class 4
+
+
+def prepared(labels: np.ndarray) -> Balanced:
+    strategy = Balanced()
+    strategy.set_labels(labels)
+    return strategy
+
+
+def draws(labels: np.ndarray, size: int, seed: int = 0) -> np.ndarray:
+    return prepared(labels).select(None, np.arange(len(labels)), size, np.random.default_rng(seed)).indices
+
+
+def labels_given_to(strategy: smdl.Strategy) -> list[int]:
+    """The labels that the strategy of a loader got: the rank of each sample's class."""
+    assert isinstance(strategy, Balanced)
+    ranks = np.empty(len(strategy._by_class), np.int64)
+    ranks[strategy._by_class] = np.repeat(np.arange(len(strategy._sizes)), strategy._sizes)
+    return ranks.tolist()
+
+
+def test_every_class_is_equally_likely_and_so_is_every_sample_of_a_class():
+    counts = np.bincount(draws(LABELS, 60_000), minlength=12)
+    assert chisquare([counts[label == LABELS].sum() for label in (2, 4, 7)]).pvalue > 1e-3
+    for label in (2, 7):
+        assert chisquare(counts[label == LABELS]).pvalue > 1e-3
+
+
+def test_draws_have_the_distribution_of_torchs_weighted_sampler():
+    weights = 1 / np.bincount(LABELS)[LABELS]
+    counts = np.bincount(draws(LABELS, 60_000, seed=1), minlength=12)
+    assert chisquare(counts, 60_000 * weights / weights.sum()).pvalue > 1e-3
+
+
+def test_draws_are_independent_within_a_batch():
+    """With replacement: the pairs of a batch of two are as frequent as the product of their probabilities."""
+    labels, pairs = np.array([0, 0, 1]), np.zeros((3, 3))
+    for seed in range(4000):
+        pairs[tuple(draws(labels, 2, seed))] += 1
+    p = np.array([0.25, 0.25, 0.5])
+    assert chisquare(pairs.ravel(), 4000 * np.outer(p, p).ravel()).pvalue > 1e-3
+
+
+def test_the_draw_is_that_of_the_generator():
+    assert draws(LABELS, 20, 1).tolist() == draws(LABELS, 20, 1).tolist()
+    assert draws(LABELS, 20, 1).tolist() != draws(LABELS, 20, 2).tolist()
+
+
+def test_an_epoch_is_n_draws_without_forwards():
+    x = torch.randn(1000, 4)
+    y = (torch.arange(1000) % 50 == 0).long()  # 20 of class 1
+    loader = smdl.DataLoader(TensorDataset(x, y), Net(), 30, method="balanced")
+    seen = [*chain(*epoch_of(loader))]
+    assert len(seen) == 1000
+    assert loader.forwards == 0
+    assert 430 < int(y[seen].sum()) < 570  # 500 ± 16
+    assert set(np.flatnonzero(y)) <= set(seen)
+    assert [*chain(*epoch_of(loader))] != seen, "another epoch has other draws"
+
+
+class Held(Tuples):
+    """Holds its labels under the name that a subclass says, so none must be read."""
+
+    def __init__(self, name: str, labels: Any) -> None:
+        super().__init__(6)
+        setattr(self, name, labels)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0, 2, 1], torch.tensor([0, 1, 1, 0, 2, 1])])
+@pytest.mark.parametrize("name", ["targets", "labels"])
+def test_labels_that_the_dataset_holds_are_not_read(name, labels):
+    data = Held(name, labels)
+    loader = smdl.DataLoader(data, Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == [0, 1, 1, 0, 2, 1]
+    assert data.reads == []
+
+
+def test_labels_of_torchs_own_datasets_are_not_read():
+    tensors = TensorDataset(torch.randn(6, 4), torch.tensor([0, 1, 1, 0, 2, 1]))
+    assert labels_given_to(smdl.DataLoader(tensors, Net(), 2, method="balanced").strategy) == [0, 1, 1, 0, 2, 1]
+    data = Held("targets", [0, 1, 1, 0, 2, 1])
+    part = Subset(Subset(data, [5, 4, 3, 2]), [0, 3, 2])
+    assert labels_given_to(smdl.DataLoader(part, Net(), 2, method="balanced").strategy) == [1, 1, 0]
+    assert data.reads == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_other_labels_are_read_once_and_leave_the_generator_alone(workers):
+    class Noisy(Tuples):
+        def __getitem__(self, row: int) -> Any:
+            torch.rand(1)
+            return super().__getitem__(row)
+
+    data, state = Noisy(30), torch.get_rng_state()
+    loader = smdl.DataLoader(data, Net(), 4, method="balanced", num_workers=workers, scoring_batch_size=7)
+    assert labels_given_to(loader.strategy) == data.y.tolist()
+    assert data.reads == ([] if workers else list(range(30)))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len(epoch_of(loader)) == 8
+
+
+def test_other_forms_of_batches_say_where_their_labels_are():
+    data: Dataset = Strings(12)
+    assert labels_given_to(smdl.DataLoader(data, Net(), 4, method="balanced").strategy) == Tuples(12).y.tolist()
+    with pytest.raises(ValueError, match="a batch that is a dict of pixels, meta needs targets="):
+        smdl.DataLoader(Dicts(12), Net(), 4, method="balanced")
+    loader = smdl.DataLoader(Dicts(12), Net(), 4, method="balanced", targets=lambda batch: batch["meta"]["label"])
+    assert labels_given_to(loader.strategy) == Tuples(12).y.tolist()
+
+
+def test_targets_come_before_what_the_dataset_holds():
+    data = Held("labels", ["a", "b", "c", "d", "e", "f"])
+    with pytest.raises(ValueError, match=r"labels of the dataset must be one whole number .*; pass targets= to say"):
+        smdl.DataLoader(data, Net(), 2, method="balanced")
+    loader = smdl.DataLoader(data, Net(), 2, method="balanced", targets=lambda batch: batch[1])
+    assert labels_given_to(loader.strategy) == data.y.tolist()
+
+
+def test_a_transform_of_the_targets_is_applied():
+    class Transformed(Held):
+        target_transform = staticmethod(lambda label: 0 if label == 2 else 1)
+
+        def __getitem__(self, row: int) -> Any:
+            return self.x[row], self.target_transform(held[row])
+
+    held = [0, 1, 1, 0, 2, 1]
+    loader = smdl.DataLoader(Transformed("targets", held), Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == [1, 1, 1, 1, 0, 1]
+
+
+def test_a_resumed_epoch_has_the_identical_tail():
+    data = Tuples(30)
+    runs = []
+    for stop in (0, 3, 8, 11):
+        model = Net()
+        loader, optimizer = smdl.DataLoader(data, model, 4, method="balanced", seed=5), sgd(model)
+        seen = train(loader, model, optimizer, stop)
+        state, loader = loader.state_dict(), smdl.DataLoader(data, model, 4, method="balanced", seed=5)
+        loader.load_state_dict(state)
+        runs.append(seen + train(loader, model, optimizer, 20 - stop))
+    assert runs[1:] == runs[:1] * 3
+
+
+def test_a_stream_and_a_random_pool_are_refused():
+    with pytest.raises(ValueError, match="Balanced tracks each sample of a dataset; a stream has no such samples"):
+        smdl.SelectiveLoader([], Net(), method="balanced")
+    with pytest.raises(ValueError, match="Balanced draws from the whole dataset"):
+        smdl.DataLoader(Tuples(30), Net(), 4, method="balanced", candidates=smdl.RandomPool(3))
