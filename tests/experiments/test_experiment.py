@@ -238,21 +238,35 @@ class SlowSide:
         return SlowSide.now
 
 
+class Notes(Display):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def note(self, text):
+        self.lines.append(text)
+
+
 @pytest.mark.usefixtures("quick")
 def test_what_fits_is_said_before_the_runs(tmp_path, monkeypatch):
-    class Notes(Display):
-        lines: ClassVar[list[str]] = []
-
-        def note(self, text):
-            self.lines.append(text)
-
-    monkeypatch.setattr(experiment_module, "run_all", lambda *_: Notes.lines.append("runs"))
-    run_plan(plan(seeds=4), tmp_path / "e", display=Notes())
-    assert Notes.lines == ["3 arms × 4 seeds × 8 steps, at equal steps and equal time: about 1 minute", "runs"]
-    Notes.lines.clear()
+    notes, shortened = Notes(), Notes()
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: notes.note("runs"))
+    run_plan(plan(seeds=4), tmp_path / "e", display=notes)
+    assert notes.lines == ["3 arms × 4 seeds × 8 steps, at equal steps and equal time: about 1 minute", "runs"]
     monkeypatch.setattr(experiment_module, "STARTING", 0.0)
-    run_plan(replace(plan(minutes=0.3), base=to_dict(replace(BASE, epochs=60))), tmp_path / "f", display=Notes())
-    assert "shortened from 240 steps to fit 0.3 minutes" in Notes.lines[0]
+    run_plan(replace(plan(minutes=0.3), base=to_dict(replace(BASE, epochs=60))), tmp_path / "f", display=shortened)
+    assert "shortened from 240 steps to fit 0.3 minutes" in shortened.lines[0]
+
+
+def test_a_damaged_calibration_is_named_and_measured_again(tmp_path):
+    untimed, notes = replace(plan(), timed=False, protocols=["steps"]), Notes()
+    measured = Experiment(tmp_path, untimed, display=notes).calibrate()
+    path = tmp_path / "calibration.json"
+    path.write_text(path.read_text().replace('"samples": 80', '"samples": 90'))
+    assert Experiment(tmp_path, untimed, display=notes).calibrate() == measured
+    assert notes.lines == [f"{path} is damaged or incomplete: it is measured again"]
+    assert read_json(path) == measured
 
 
 def test_the_reference_model_is_paid_from_the_time_of_its_method(tmp_path):

@@ -59,7 +59,7 @@ class Experiment:
         kept = read_json(path)
         if not self.plan.fits(kept):
             if path.exists():
-                self.display.note(f"{path} is damaged or incomplete: the steps are timed again")
+                self.display.note(f"{path} is damaged or incomplete: it is measured again")
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
             configs = {arm: arm_config(self.plan, arm, steps=None) for arm in order}
             if self.plan.timed:
