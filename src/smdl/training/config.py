@@ -135,14 +135,14 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), balanced, loss, paper, paper_subset, fresh, recommended, or package.module:name"""
+    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, fresh, or package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
-    """changes the method's source of candidates: `source` (full, observed, random_pool or package.module:Class) and its
-    options (every, replacement; factor, lag, ...; factor)"""
+    """changes the method's source of candidates: `source` (observed, random_pool, full or package.module:Class) and its
+    options (factor, lag, start, rescore, trust, …; factor; every, replacement)"""
     reference_fraction: float = 0.5
     """part of the training set on which the reference model of feature_match is trained"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
