@@ -85,7 +85,6 @@ COMMANDS = {
     "compare": Command(
         "smdl compare [--methods A,B,...] [--regimes A,B,...] [--seeds N|auto | --minutes M] [--config NAME] [options]",
         (
-            "smdl compare --config digits",
             "smdl compare --config digits --regimes clean,long-tail,noisy --methods uniform,balanced,recommended",
             "smdl compare --config cifar10 --data.train_size 5000 --minutes 30",
             "smdl compare --methods uniform,recommended,my_package.my_module:method --seeds auto",
