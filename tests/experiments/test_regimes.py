@@ -1,0 +1,143 @@
+"""Methods in several regimes: each is timed, tested and answered for against the baseline of its own regime."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from smdl.experiments import experiment as experiment_module
+from smdl.experiments.experiment import Experiment, arm_config, run_plan
+from smdl.experiments.plan import read_plan, write_plan
+from smdl.experiments.regimes import REGIMES, arm_name, comparison, method_and_share
+from smdl.experiments.results import collect
+from smdl.report.report import render
+from smdl.report.tables import VERDICTS, markdown, matrix
+from smdl.training.config import TrainConfig, to_dict
+from smdl.training.datasets.load import load
+from tests.experiments.base import BASE
+
+METHODS, CHOSEN = ["uniform", "balanced", "balanced@0.5"], ["clean", "hidden-tail"]
+#: Seconds per step of each arm: the second regime is slower.
+SECONDS = {"uniform, clean": 0.01, "uniform, hidden-tail": 0.02, "balanced, clean": 0.02}
+
+
+def plan(**changes):
+    return comparison("digits", to_dict(BASE), METHODS, CHOSEN, **{"seeds": 3, **changes})
+
+
+def calibrated(configs, *_):
+    found = {}
+    for name, config in configs.items():
+        splits = load(config.data)
+        found[name] = {
+            "seconds_per_step": SECONDS.get(name, 0.02),
+            "parts": {"data": 0.001, "scoring": 0.0, "selection": 0.001, "training": 0.008},
+            "forwards_per_step": 0.0,
+            "steps_per_epoch": 4,
+            "samples": len(splits.train),  # type: ignore[arg-type]
+            "test_samples": len(splits.test),  # type: ignore[arg-type]
+            "classes": len(splits.classes),
+            "largest_class": 1 / len(splits.classes),
+        }
+    return found
+
+
+def test_every_regime_can_be_loaded():
+    for regime in REGIMES:
+        only = comparison("digits", to_dict(replace(BASE, data=TrainConfig().data)), METHODS[:2], [regime])
+        assert len(load(arm_config(only, arm_name("uniform", regime)).data).train) > 0  # type: ignore[arg-type]
+
+
+def test_each_arm_is_tested_against_the_baseline_of_its_regime():
+    found = plan()
+    assert list(found.arms)[:3] == ["uniform, clean", "balanced, clean", "balanced@0.5, clean"]
+    assert found.rivals["balanced, hidden-tail"] == found.rivals["balanced@0.5, hidden-tail"] == "uniform, hidden-tail"
+    assert found.arms["balanced@0.5, hidden-tail"] == {"method": "balanced", "data": REGIMES["hidden-tail"]}
+    assert found.shares == {"balanced@0.5, clean": 0.5, "balanced@0.5, hidden-tail": 0.5}
+
+
+def test_without_regimes_an_arm_is_a_method():
+    found = comparison("digits", to_dict(BASE), ["balanced", "uniform@0.5"], [])
+    assert found.arms == {"balanced": {"method": "balanced"}, "uniform@0.5": {"method": "uniform"}}
+    assert found.baseline == "balanced"
+    assert found.rivals == {"uniform@0.5": "balanced"}
+    assert not found.against
+
+
+def test_equal_time_is_the_time_of_the_own_baseline_times_the_share(tmp_path):
+    experiment = Experiment(tmp_path, plan())
+    experiment.calibration = calibrated({arm: arm_config(experiment.plan, arm) for arm in experiment.plan.arms})
+    steps = {arm: experiment.steps_of(arm, "time") for arm in experiment.plan.arms}
+    assert steps == {
+        "uniform, clean": 8,
+        "balanced, clean": 4,
+        "balanced@0.5, clean": 2,
+        "uniform, hidden-tail": 8,
+        "balanced, hidden-tail": 8,
+        "balanced@0.5, hidden-tail": 4,
+    }
+
+
+@pytest.mark.parametrize("method", ["uniform@", "uniform@0", "uniform@1.5", "uniform@x", "uniform@-1", "uniform@nan"])
+def test_a_share_that_is_none_is_refused(method):
+    with pytest.raises(ValueError, match=r"the part after @ in .* must be a share of the baseline's time in \(0, 1\]"):
+        method_and_share(method)
+
+
+def test_an_unknown_regime_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="unknown regime 'long_tail'; did you mean 'long-tail'"):
+        comparison("digits", to_dict(BASE), METHODS, ["clean", "long_tail"])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("regimes") / "e"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment_module, "calibrate", calibrated)
+        return run_plan(plan(protocols=["time"]), folder).folder
+
+
+def test_the_answer_has_a_line_per_regime(trained):
+    found = collect(trained)
+    assert [line.partition(":")[0] for line in found.answer.splitlines()] == ["Clean", "Hidden-tail"]
+    assert "uniform, " not in found.answer
+    assert len({test.p_holm for test in found.tests}) >= 1
+    assert len(found.tests) == 4, "one correction over the whole matrix"
+
+
+def test_the_matrix_shows_accuracy_of_the_baseline_and_differences_of_the_others(trained):
+    found = collect(trained)
+    headings, rows = matrix(found, "time")
+    assert headings == ["equal time", *CHOSEN]
+    assert [row[0] for row in rows] == METHODS
+    finals = {row.arm: row.final_accuracy.mean for row in found.rows}
+    gaps = {test.arm: test for test in found.tests}
+    for row in rows:
+        for regime, cell in zip(CHOSEN, row[1:], strict=True):
+            arm = arm_name(row[0], regime)
+            if row[0] == "uniform":
+                assert cell.startswith(f"{finals[arm]:.1f} ")
+            else:
+                assert cell.startswith(f"{gaps[arm].difference:+.1f}".replace("-", "−"))
+                assert cell.endswith(VERDICTS[gaps[arm].verdict])
+    assert f"| {' | '.join(rows[1])} |" in markdown(found)
+
+
+def test_chance_level_is_that_of_the_regime(trained):
+    """Five merged classes have a chance level of 20 %, ten of 10 %."""
+    problems = " ".join(collect(trained).problems)
+    for line in collect(trained).problems:
+        assert ("(20.00 %)" in line) == ("hidden-tail" in line)
+    assert problems == "" or "chance level" in problems
+
+
+def test_the_page_shows_the_matrix(trained):
+    page = render(trained).read_text()
+    assert page.count('class="said"') == 2
+    for method in METHODS:
+        assert f"<td>{method}</td>" in page
+
+
+def test_a_plan_of_regimes_is_read_back_as_it_was_written(tmp_path):
+    write_plan(tmp_path, plan())
+    assert read_plan(tmp_path) == plan()
