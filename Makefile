@@ -9,7 +9,8 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test test-fast test-lowest bench install clean
 
 demo: install
-	$(BIN)/smdl compare --config digits --minutes 2 --out runs/demo
+	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail --methods uniform,recommended --protocols time \
+		--minutes 2 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .

@@ -45,7 +45,7 @@ DARK = Theme(
     box=("#171b22", "#e6eaf0"),
 )
 #: Arms that have the same colour in every report: name -> place in the palette.
-KNOWN = {"recommended": 0, "paper": 1, "loss": 2, "paper_subset": 3, "balanced": 4}
+KNOWN = {"recommended": 0, "paper": 1, "loss": 2, "paper_subset": 3, "balanced": 4, "fresh": 5}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 #: For arms beyond the colours: matplotlib's name -> the style sheet's name.
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted"}
