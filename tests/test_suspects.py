@@ -65,7 +65,8 @@ def test_votes_are_those_of_the_plain_loops(grid, seed, neighbours, reference, b
         patch.setattr(suspects, "NEIGHBOURS", neighbours)
         patch.setattr(suspects, "REFERENCE", reference)
         patch.setattr(suspects, "BLOCK", block)
-        check(*grid, seed)
+        features, labels = grid
+        check(features, labels, seed)
 
 
 @pytest.mark.parametrize("reference", [60, 10_000])
