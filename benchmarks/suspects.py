@@ -2,9 +2,10 @@
 
     python benchmarks/suspects.py --out suspects.jsonl [--data digits,fashion-mnist] [--noise 0.05,0.4] [--seeds 3]
 
-Three lists are compared, for the same labels: `loader.suspects()` after training; `find_label_issues` of cleanlab with
-the probabilities of the same trained model; and the same with out-of-sample probabilities, from three further models of
-the same form, each trained on two thirds of the samples for as many epochs (cross-validation, as cleanlab advises).
+Four lists are compared, for the same labels: `loader.suspects()` after the first epoch that ends beyond a third of the
+run, and after the run; `find_label_issues` of cleanlab with the probabilities of the same trained model; and the same
+with out-of-sample probabilities, from three further models of the same form, each trained on two thirds of the samples
+for as many epochs (cross-validation, as cleanlab advises).
 Each line of the file is one run. An interrupted command is resumed by running it again.
 """
 
@@ -50,30 +51,35 @@ BASE = {
 }
 TRAIN_SIZES = {"digits": None, "fashion-mnist": 4000, "cifar10": 4000}
 FOLDS = 3
-LISTS = {"suspects": "`loader.suspects`", "in_sample": "cleanlab, same model", "cross": "cleanlab, cross-validated"}
+LISTS = {
+    "early": "`suspects`, a third of the run",
+    "suspects": "`suspects`, at the end",
+    "in_sample": "cleanlab, same model",
+    "cross": "cleanlab, cross-validated",
+}
 
 
 def run(data: str, noise: float, seed: int) -> dict[str, Any]:
     """Train one model. Return, for each list, [precision at k = number of errors, precision, recall], and seconds."""
     values = {"name": data, "train_size": TRAIN_SIZES[data], "label_noise": noise, "seed": seed}
     config = with_overrides(TrainConfig(), merged(BASE, {"data": values, "seed": seed}))
-    clock = Clock()
     training = Run(config)
+    loader, (images, labels) = training.loader, whole(training.splits.train)
+    clean = load(with_overrides(TrainConfig(), merged(BASE, {"data": {**values, "label_noise": 0.0}})).data)
+    wrong = (labels != whole(clean.train)[1]).numpy()
     torch.manual_seed(seed)
+    found, contradicted, clock, seconds = {}, 0.0, Clock(), {"training": 0.0}
     while training.epoch < training.epochs:
         for _ in training.steps():
             pass
         training.epoch += 1
-    seconds = {"training": clock()}
-    loader, (images, labels) = training.loader, whole(training.splits.train)
-    clean = load(with_overrides(TrainConfig(), merged(BASE, {"data": {**values, "label_noise": 0.0}})).data)
-    wrong = (labels != whole(clean.train)[1]).numpy()
-    clock()
-    default = loader.suspects()
-    seconds["suspects"] = clock()
-    ranked = loader.suspects(int(wrong.sum()))
-    found = {"suspects": judged(wrong, ranked.indices, default.indices)}
-    clock()
+        seconds["training"] += clock()
+        name = "suspects" if training.epoch == training.epochs else "early"
+        if name not in found and 3 * training.epoch >= training.epochs:
+            listed = loader.suspects()
+            seconds[name], contradicted = clock(), listed.contradicted
+            found[name] = judged(wrong, loader.suspects(int(wrong.sum())).indices, listed.indices)
+            clock()
     for name in ("in_sample", "cross"):
         fresh = name == "in_sample"
         probabilities = predicted(training.model, images) if fresh else cross_validated(config, images, labels)
@@ -83,8 +89,8 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
         found[name] = judged(wrong, ranking, issues)
         seconds[name] = clock()
     error = training.evaluate()["test_error"]
-    shown = {"contradicted": default.contradicted, "test_error": error, "errors": int(wrong.sum())}
-    return {"key": [data, noise, seed], "commit": commit(), **found, "seconds": seconds, **shown}
+    shown = {"contradicted": contradicted, "test_error": error, "errors": int(wrong.sum())}
+    return {"key": [data, noise, seed], **found, "seconds": seconds, **shown}
 
 
 class Clock:
@@ -177,12 +183,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = {tuple(line["key"]) for line in lines}
+    done, now = {tuple(line["key"]) for line in lines}, commit()  # now: the checkout may change during the runs
     for seed in range(options.seeds):
         for data in options.data.split(","):
             for noise in map(float, options.noise.split(",")):
                 if (data, noise, seed) not in done:
-                    lines.append(run(data, noise, seed))
+                    lines.append({**run(data, noise, seed), "commit": now})
                     with options.out.open("a") as file:
                         print(json.dumps(lines[-1]), file=file)
     for line in lines:
