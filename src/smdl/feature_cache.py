@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from smdl.errors import check_keys
 from smdl.pool import host
-from smdl.scoring import Scorer, Scores
+from smdl.scoring import NotFiniteError, Scorer, Scores
 from smdl.suspects import Votes, neighbour_votes
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -90,7 +90,10 @@ class FeatureCache:
         if self._features is None or len(rows) == 0:
             return rows, Votes(np.zeros(0), np.zeros(0))
         index = torch.from_numpy(rows)
-        return rows, neighbour_votes(self._features[index.to(device)], self._labels[index], rng)
+        features = self._features[index.to(device)]
+        if not bool(features.isfinite().all()):
+            raise NotFiniteError("the model's features must be finite: has training diverged?")
+        return rows, neighbour_votes(features, self._labels[index], rng)
 
     def pretend_seen(self) -> None:
         """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""

@@ -15,6 +15,8 @@ from smdl.pool import host
 
 #: Nearest neighbours that vote, and the most samples among which they are looked for.
 NEIGHBOURS, REFERENCE = 20, 10_000
+#: Rows that are compared with the reference at once.
+BLOCK = 1024
 #: A label is suspect if a smaller share of the neighbours has it.
 SUPPORT = 0.1
 #: It is contradicted if, besides, this share of the neighbours agrees on another label.
@@ -55,21 +57,36 @@ class Suspects(NamedTuple):
 
 
 def neighbour_votes(features: Tensor, labels: Tensor, rng: np.random.Generator) -> Votes:
-    """Let the nearest neighbours of every row vote, by cosine similarity of the features, (n, D)."""
-    n, classes = len(features), int(labels.max()) + 1 if len(labels) else 0
-    places = np.arange(n) if n <= REFERENCE else np.sort(rng.choice(n, REFERENCE, replace=False))
-    count = min(NEIGHBOURS, len(places) - 1)
+    """Let the nearest neighbours of every row vote, by cosine similarity of the features, (n, D).
+
+    A row is not judged (own share 1) if its features are all zero, or if the reference holds too few other rows with
+    its label to support it. Which of several equally near neighbours vote depends on their places in the reference.
+    These are random, because data sets are often sorted by class.
+    """
+    n, device, labels = len(features), features.device, labels.to(features.device)
+    reference = torch.from_numpy(rng.permutation(n)[:REFERENCE]).to(device)
+    count = min(NEIGHBOURS, len(reference) - 1)
     if count < 1:
         return Votes(np.ones(n), np.zeros(n))
-    directions = F.normalize(features.float(), dim=1)
-    reference = torch.from_numpy(places).to(features.device)
-    labels, own, other = labels.to(features.device), [], []
-    for part in torch.arange(n, device=features.device).split(1024):
-        similarities = directions[part] @ directions[reference].T
-        similarities.masked_fill_(part[:, None] == reference[None], -torch.inf)  # no vote for oneself
+    place = torch.full((n,), -1, device=device)  # of each row in the reference
+    place[reference] = torch.arange(len(reference), device=device)
+    members = labels[reference].bincount(minlength=int(labels.max()) + 1)
+    directions, own, other = _directions(features[reference]), [], []
+    for rows in torch.arange(n, device=device).split(BLOCK):
+        mine, at = _directions(features[rows]), place[rows]
+        inside = (at >= 0).nonzero()[:, 0]
+        similarities = mine @ directions.T
+        similarities[inside, at[inside]] = -torch.inf  # no vote for oneself
         nearest = labels[reference[similarities.topk(count, dim=1).indices]]
-        votes = F.one_hot(nearest, classes).sum(dim=1)  # (part, classes)
-        mine = labels[part, None]
-        own.append(votes.gather(1, mine)[:, 0])
-        other.append(votes.scatter(1, mine, 0).max(dim=1).values)
+        same = nearest == labels[rows, None]
+        agreeing = (nearest[:, :, None] == nearest[:, None]).sum(dim=2)  # with each neighbour, itself included
+        judged = mine.any(dim=1) & (members[labels[rows]] - (at >= 0).long() >= SUPPORT * count)
+        own.append(torch.where(judged, same.sum(dim=1), count))
+        other.append(agreeing.masked_fill(same, 0).amax(dim=1))
     return Votes(*(host(torch.cat(each)) / count for each in (own, other)))
+
+
+def _directions(features: Tensor) -> Tensor:
+    """Return the rows with length 2048, in whole numbers: float32 holds the sums of their products exactly, so nothing
+    depends on the order of summation and hence on the number of threads."""
+    return (2048 * F.normalize(features.float(), dim=1)).round()

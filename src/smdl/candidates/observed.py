@@ -238,13 +238,17 @@ class Observed(Candidates):
         self._left_out = left_out
 
     def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
-        """Return the samples that are probably mislabelled, at most `count`."""
+        """Return the samples with suspect labels, or the `count` most suspicious ones. The order is by the share of the
+        neighbours with the label plus the probability that the head gives it."""
         assert self._cache is not None
         rows, votes = self._cache.votes(scorer, np.random.default_rng(0))
+        if len(rows) == 0:
+            raise ValueError("suspects needs features of samples that were trained on, and there are none yet")
         found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
         scored = self._cache.scores(scorer, rows[found])
-        losses = np.zeros(0) if scored is None else host(scored[0].losses)
-        order = np.lexsort((-losses, votes.own[found]))[:count]
+        assert scored is not None
+        losses = host(scored[0].losses)
+        order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
         return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
 
 
