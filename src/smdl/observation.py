@@ -24,7 +24,9 @@ PROJECTIONS = 4
 class Observation(NamedTuple):
     """One row per sample of the batch, in its order."""
 
-    found: Tensor  # (B,) bool: whether the sample was forwarded. Other rows of the rest have no meaning.
+    found: (
+        Tensor | None
+    )  # (B,) bool: whether the sample was forwarded, else its other rows mean nothing. None: all were.
     logits: Tensor  # (B, C) float32
     features: Tensor | None  # (B, D) float32
 
@@ -60,10 +62,8 @@ class Observer:
         parts = [part for forward in forwards if (part := self._part(forward)) is not None]
         if not parts:
             return None
-        _, logits, features = parts[0]
-        if self._expected.holds(parts[0].inputs):
-            found = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
-        else:
+        found, (inputs, logits, features) = None, parts[0]
+        if not self._expected.holds(inputs):
             found, row = self._expected.look_up([part.inputs for part in parts])
             logits, features = torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts])
             if row is not None:
@@ -193,17 +193,16 @@ class _Inputs:
         """Whether these are the inputs of the batch themselves."""
         return forwarded is self._inputs
 
-    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is (None: all
-        rows, in their order)."""
+    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+        """Return for each row of the batch whether it was forwarded (None: all were), and which of the forwarded rows
+        it is (None: all rows, in their order)."""
         prints = torch.cat([fingerprints(inputs) for inputs in forwarded])
         tolerance = max(map(_tolerance, (self._inputs.dtype, *(inputs.dtype for inputs in forwarded))))
         expected, lengths = fingerprints(self._inputs).to(prints), _wide(self._inputs).norm(dim=1).to(prints)
         allowed = tolerance * lengths
-        if prints.shape == expected.shape and prints.device.type == "cpu":  # elsewhere the look would wait
-            found = (expected - prints).abs().amax(dim=1) <= allowed
-            if bool(found.all()):
-                return found, None
+        in_order = prints.shape == expected.shape and prints.device.type == "cpu"  # elsewhere the look would wait
+        if in_order and bool(((expected - prints).abs().amax(dim=1) <= allowed).all()):
+            return None, None
         gaps = (expected[:, None] - prints[None]).abs().amax(dim=2)  # (rows of the batch, rows of the forwards)
         same = gaps <= allowed[:, None]
         return same.any(dim=1), same.to(torch.uint8).argmax(dim=1)

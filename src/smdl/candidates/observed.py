@@ -178,11 +178,12 @@ class Observed(Candidates):
             if found is None:
                 return drawn(rows[:size])
             scores, seen = found
-            unseen, rows = rows[~seen][:size], rows[seen]
+            unseen = rows[:0]
+            if not seen.all():
+                unseen, rows = rows[~seen][:size], rows[seen]
+                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
             if len(unseen) == size:
                 return drawn(unseen)
-            if len(rows) < len(seen):
-                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
         chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step).renumbered(rows)
         if len(unseen) == 0:
@@ -195,10 +196,8 @@ class Observed(Candidates):
         size, rows = len(planned.selection), planned.rows
         with epoch.clock("scoring"):
             scores = epoch.scorer(take(batch, np.arange(size, len(rows))))
-            everything = torch.ones(len(scores.labels), dtype=torch.bool, device=scores.labels.device)
             logits = scores.probabilities.log()  # up to a constant per row
-            seen = Observation(everything, logits, scores.features)
-            self.remember(epoch.scorer, planned.rescored, seen, scores.labels)
+            self.remember(epoch.scorer, planned.rescored, Observation(None, logits, scores.features), scores.labels)
         return take(batch, np.arange(size))
 
     def state_dict(self) -> dict[str, Any]:
