@@ -84,14 +84,18 @@ class FeatureCache:
             features, seen = features.contiguous(), seen[:, 0] > 0
         return Scores.of(features, logits, labels), seen.numpy()
 
-    def votes(self, scorer: Scorer, rng: np.random.Generator) -> tuple[np.ndarray, Votes]:
-        """Return the samples seen so far, and how their nearest neighbours are labelled."""
+    def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
+        """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
+        labelled."""
         device = self._move(scorer)
         rows = host(self._seen.nonzero()[:, 0])
         if self._features is None or len(rows) == 0:
             return rows, Votes(np.zeros(0), np.zeros(0))
-        known = self._features[torch.from_numpy(rows).to(device)]
-        return rows, neighbour_votes(known, torch.from_numpy(self._labels[rows]), rng)
+        asked = np.arange(len(rows))
+        if most is not None and most < len(rows):
+            asked = rng.choice(len(rows), most, replace=False)
+        features, labels = self._features[torch.from_numpy(rows).to(device)], torch.from_numpy(self._labels[rows])
+        return rows[asked], neighbour_votes(features, labels, rng, asked)
 
     def pretend_seen(self) -> None:
         """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""

@@ -15,6 +15,8 @@ from smdl.pool import host
 
 #: Nearest neighbours that vote, and the most samples among which they are looked for.
 NEIGHBOURS, REFERENCE = 20, 10_000
+#: The number of samples, drawn at random, by which the labels are found noisy or not.
+ASKED = 500
 #: A label is suspect if a smaller share of the neighbours has it.
 SUPPORT = 0.1
 #: It is contradicted if, besides, this share of the neighbours agrees on another label.
@@ -54,17 +56,21 @@ class Suspects(NamedTuple):
     contradicted: float  # share of all labels that are contradicted; above 0.07 the labels are probably noisy
 
 
-def neighbour_votes(features: Tensor, labels: Tensor, rng: np.random.Generator) -> Votes:
-    """Let the nearest neighbours of every row vote, by cosine similarity of the features, (n, D)."""
+def neighbour_votes(
+    features: Tensor, labels: Tensor, rng: np.random.Generator, asked: np.ndarray | None = None
+) -> Votes:
+    """Let the nearest neighbours of the rows in `asked` vote, by default of all, by cosine similarity of the features,
+    (n, D)."""
     n, classes = len(features), int(labels.max()) + 1 if len(labels) else 0
+    asked = np.arange(n) if asked is None else asked
     places = np.arange(n) if n <= REFERENCE else np.sort(rng.choice(n, REFERENCE, replace=False))
     count = min(NEIGHBOURS, len(places) - 1)
     if count < 1:
-        return Votes(np.ones(n), np.zeros(n))
+        return Votes(np.ones(len(asked)), np.zeros(len(asked)))
     directions = F.normalize(features.float(), dim=1)
     reference = torch.from_numpy(places).to(features.device)
     labels, own, other = labels.to(features.device), [], []
-    for part in torch.arange(n, device=features.device).split(1024):
+    for part in torch.from_numpy(asked).to(features.device).split(1024):
         similarities = directions[part] @ directions[reference].T
         similarities.masked_fill_(part[:, None] == reference[None], -torch.inf)  # no vote for oneself
         nearest = labels[reference[similarities.topk(count, dim=1).indices]]

@@ -20,7 +20,7 @@ from smdl.pool import host
 from smdl.scoring import Scorer, Scores
 from smdl.selection import Selection
 from smdl.strategies.strategy import drawn
-from smdl.suspects import Suspects
+from smdl.suspects import ASKED, Suspects
 
 
 class _Planned(NamedTuple):
@@ -151,9 +151,10 @@ class Observed(Candidates):
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
             return
         with epoch.clock("selection"):
+            if self.trust == "auto" and not self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy:
+                return
             rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
-            if self.trust == "neighbours" or votes.noisy:
-                self._left_out[rows] = votes.suspect
+            self._left_out[rows] = votes.suspect
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
