@@ -1,6 +1,6 @@
 """Variants of the recommended method, in every regime, on a validation split: what the defaults were chosen by.
 
-    python benchmarks/variants.py --out variants.jsonl [--data fashion-mnist] [--variants lag 0,lag 8] [--seeds 3] [--jobs 2]
+    python benchmarks/variants.py --out variants.jsonl [--data digits] [--variants 'lag 0,lag 8'] [--seeds 3]
 
 Each line of the file is one run: accuracy on the validation split (never on the test set) and CPU seconds of training.
 An interrupted command is resumed by running it again. The table shows points of accuracy minus uniform's, paired by
@@ -54,7 +54,7 @@ REGIMES = {
 class PartlyUniform(Submodular):
     """A quarter of the batch is drawn at random, the rest is selected."""
 
-    def select(self, pool, remaining, batch_size, rng):
+    def select(self, pool: Any, remaining, batch_size, rng):
         chosen = super().select(pool, remaining, batch_size - batch_size // 4, rng)
         rest = np.setdiff1d(remaining, chosen.indices)
         return drawn(np.concatenate([chosen.indices, rng.choice(rest, batch_size - len(chosen), replace=False)]))
@@ -63,7 +63,7 @@ class PartlyUniform(Submodular):
 class WithinClasses(Submodular):
     """Facility location within each class; every class keeps its share of the pool."""
 
-    def select(self, pool, remaining, batch_size, rng):
+    def select(self, pool: Any, remaining, batch_size, rng):
         labels, chosen = pool.labels.numpy()[remaining], []
         order = rng.permutation(len(remaining))
         quotas = np.bincount(labels[order[:batch_size]], minlength=labels.max() + 1)
@@ -82,7 +82,7 @@ class Proportional(smdl.Strategy):
     def score(self, pool: smdl.Pool) -> torch.Tensor:
         raise NotImplementedError
 
-    def select(self, pool, remaining, batch_size, rng):
+    def select(self, pool: Any, remaining, batch_size, rng):
         scores = self.score(pool).double().numpy()[remaining] + 1e-6
         return drawn(rng.choice(remaining, batch_size, replace=False, p=scores / scores.sum()))
 
@@ -103,7 +103,7 @@ class NormDraw(Proportional):
 class FittedPool(Submodular):
     """The pool shrinks to the batch as the mean loss falls from half of ln C to 0."""
 
-    def select(self, pool, remaining, batch_size, rng):
+    def select(self, pool: Any, remaining, batch_size, rng):
         share = min(1.0, float(pool.losses.mean()) / (0.5 * math.log(pool.classes)))
         kept = batch_size + math.ceil(share * (len(remaining) - batch_size))
         return super().select(pool, remaining[:kept], batch_size, rng)

@@ -1,6 +1,9 @@
 """Wrong command lines and config files: one clear line, exit code 2, nothing written."""
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,7 +173,16 @@ def check(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
+def with_marks(commands: list[list[str]]) -> Iterator[Any]:
+    """Mark the commands that the fast tests leave out: two wrong values of an option are enough for them."""
+    seen = Counter()
+    for argv in commands:
+        option, given, _ = " ".join(argv).partition("=")
+        seen[option] += bool(given)
+        yield pytest.param(argv, marks=pytest.mark.slow) if seen[option] > 2 else argv
+
+
+@pytest.mark.parametrize("argv", list(with_marks(COMMANDS)), ids=" ".join)
 def test_a_wrong_command_is_one_line_and_writes_nothing(argv, tmp_path, monkeypatch, capsys):
     check(argv, tmp_path, monkeypatch, capsys)
 

@@ -235,13 +235,14 @@ def test_help_names_every_method(capsys):
     assert all(name in printed for name in METHODS)
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in TRAINING])
-def test_commands_that_do_not_train_parse_without_torch(command):
+def test_the_help_of_every_command_comes_without_torch():
     code = f"""
 import sys
 from smdl.cli import main
-try: main([{command!r}, '--help'])
-finally: print('torch' in sys.modules)
+for command in {list(COMMANDS)}:
+    try: main([command, '--help'])
+    except SystemExit: pass
+print('torch' in sys.modules)
 """
     assert in_python(code).stdout.endswith("False\n")
 

@@ -178,9 +178,10 @@ def test_every_pool_is_scored_with_the_weights_of_its_own_step(workers):
             next(iterator)
             rows = numbers_of(loader)
             assert len(strategy.pool) == (12 if step < 7 else 6)
-            seen = strategy.pool.features[strategy.chosen]  # of a larger batch, whose sums may round differently
-            assert torch.allclose(seen, scored(model, data, rows).features, rtol=1e-4, atol=1e-5)
-            stale += not torch.allclose(seen, scored(before, data, rows).features, rtol=1e-4, atol=1e-5)
+            # Not equal in every bit: a forward of 4 rows may round otherwise than one of 12.
+            features = strategy.pool.features[strategy.chosen]
+            torch.testing.assert_close(features, scored(model, data, rows).features)
+            stale += not torch.allclose(features, scored(before, data, rows).features, rtol=1e-3)
             again = smdl.select(strategy.pool, smdl.Objective.recommended(), len(rows), seed=strategy.seed)
             assert again.indices.tolist() == strategy.chosen.tolist()
         assert next(iterator, None) is None

@@ -93,6 +93,7 @@ def test_resume_gives_the_identical_tail_and_the_identical_weights(case, stop):
     assert same([*second[1].state_dict().values()], [*model.state_dict().values()])
 
 
+@pytest.mark.slow
 def test_resume_in_another_process(tmp_path):
     loader, model, optimizer = begun("paper")
     seen = train(loader, model, optimizer, 12)

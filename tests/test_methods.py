@@ -1,7 +1,6 @@
 """One table of methods: Python and the command line build the same thing from it."""
 
 import copy
-import inspect
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from smdl.methods import METHODS, SOURCES, as_method, make_source
 from smdl.strategies.submodular import Submodular
 from smdl.strategies.uniform import Uniform
 from smdl.training.build import make_method
-from smdl.training.config import ObjectiveConfig, TrainConfig
+from smdl.training.config import TrainConfig
 from tests.toys import Net, Tuples, epoch_of
 
 
@@ -56,9 +55,8 @@ def test_python_and_the_command_line_build_the_same_method(name):
     ],
 )
 def test_changes_mean_the_same_in_python_and_on_the_command_line(name, python, command_line):
-    objective = ObjectiveConfig(**command_line.pop("objective", {}))
-    config = TrainConfig(method=name, objective=objective, **command_line)
-    assert described(make_method(config)) == described(as_method(name).changed(**python))
+    made = make_method(TrainConfig(method=name, **command_line))
+    assert described(made) == described(as_method(name).changed(**python))
 
 
 def test_the_paper_is_algorithm_1_over_the_whole_dataset():
@@ -159,10 +157,20 @@ def test_a_source_is_changed_or_replaced_by_name():
     assert make_source({"source": "smdl.candidates.full:Full", "every": 2}, method) == smdl.Full(2)
 
 
-def test_a_new_term_reaches_the_config_by_itself():
-    fields = set(inspect.signature(ObjectiveConfig).parameters)
-    options = {"distance", "sigma", "space", "normalize", "concave", "kernel", "noise", "neighbours"}
-    assert fields == {*smdl.Objective.terms(), *options}
+def test_every_term_and_option_of_an_objective_is_taken_by_the_config():
+    for name in smdl.Objective.terms():
+        objective = make_method(TrainConfig(objective={name: 0.5})).objective
+        assert objective == smdl.Objective(**{name: 0.5})
+    for name, value in (("distance", "cosine"), ("sigma", 2.0), ("space", "gradients"), ("normalize", "candidates"),
+                        ("concave", "log"), ("kernel", "cosine"), ("noise", 2.0), ("neighbours", 3)):  # fmt: skip
+        objective = make_method(TrainConfig(objective={name: value})).objective
+        assert objective == smdl.Objective.recommended(**{name: value})
+
+
+def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
+    with pytest.raises(ValueError, match="did you mean 'redundancy'"):
+        make_method(TrainConfig(objective={"redundency": 1.0}))
+    assert make_method(TrainConfig(objective={"redundancy": None})).objective == smdl.Objective.recommended()
 
 
 def test_sources_of_the_config_are_the_public_ones():

@@ -266,7 +266,7 @@ class Embedded(nn.Module):
 def test_tokens_that_differ_by_one_are_told_apart():
     tokens = torch.randint(20_000, 30_000, (1, 6)).repeat(ROWS, 1)
     tokens[:, 2] += torch.arange(ROWS)
-    batch = {"tokens": tokens, "mask": torch.ones(ROWS, 6), "label": batch_of()[1]}
+    batch = {"label": batch_of()[1].int(), "tokens": tokens, "mask": torch.ones(ROWS, 6)}
     model = Embedded()
     scorer = Scorer(
         model,
@@ -274,7 +274,7 @@ def test_tokens_that_differ_by_one_are_told_apart():
         targets=lambda batch: batch["label"],
     )
     observer = Observer(scorer, features=True)
-    observer.start(batch, batch["label"])
+    observer.start(batch, scorer.targets(batch))
     output = model(mask=batch["mask"].flip(0), tokens=tokens.flip(0))
     seen = observer.finish()
     assert seen is not None

@@ -23,7 +23,12 @@ def code_of(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.name)
+def slow_if_long(page: Path) -> Any:
+    """The README selects from 10,000 samples, which takes seconds."""
+    return pytest.param(page, marks=pytest.mark.slow) if page == ROOT / "README.md" else page
+
+
+@pytest.mark.parametrize("page", [slow_if_long(page) for page in PAGES if code_of(page)], ids=lambda page: page.name)
 def test_the_code_of_the_page_runs(page):
     namespace: dict[str, object] = {}
     for block in code_of(page):

@@ -59,7 +59,7 @@ def train(options: Options) -> int:
 def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
     from smdl.experiments.experiment import run_plan
-    from smdl.experiments.plan import Plan
+    from smdl.experiments.regimes import comparison, method_and_share
     from smdl.training.build import make_method
     from smdl.training.config import to_dict
 
@@ -67,17 +67,16 @@ def compare(options: Options) -> int:
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
-        make_method(replace(options.config, method=method))  # a method that cannot be made is an error
-    fixed_length = any(argument.partition("=")[0] in ("--epochs", "--steps") for argument in options.arguments)
-    plan = Plan(
+        make_method(replace(options.config, method=method_and_share(method)[0]))  # one that cannot be made is an error
+    plan = comparison(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),
-        {method: {"method": method} for method in methods},
-        baseline="uniform" if "uniform" in methods else methods[0],
+        methods,
+        options.regimes,
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
-        keep_steps=options.minutes is not None and fixed_length,
+        keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given),
     )
     out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
     with _display(options.quiet) as display:
@@ -146,7 +145,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
     from smdl.report.report import render
-    from smdl.report.tables import summary_table
+    from smdl.report.tables import LEGEND, matrix_table, summary_table
 
     with _display(quiet) as display:
         display.phase("drawing the report")
@@ -157,6 +156,9 @@ def _show_results(folder: Path, quiet: bool) -> int:
         write(found.caption)
     for part in (summary_table(found), *paper_tables.terminal(found)):
         write(part)
+    if found.regimes:
+        write(matrix_table(found))
+        write(LEGEND, style="dim")
     write(found.answer, style="bold")
     write(found.verdict)
     for problem in (*found.problems, *found.warnings):

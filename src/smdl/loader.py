@@ -267,8 +267,11 @@ class DataLoader(Loader):
     def suspects(self, count: int | None = None) -> Suspects:
         """Return the samples that are probably mislabelled, the most suspicious first; `count` limits or extends the
         list. It needs candidates=smdl.Observed(...) and an epoch of training."""
-        if not isinstance(self.candidates, Observed):
-            raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
+        if not (isinstance(self.candidates, Observed) and self._needs_features):
+            raise ValueError(
+                "suspects needs candidates=smdl.Observed() and a method that scores them, such as recommended;"
+                f" got method {self.method.name} with {self.candidates.describe()}"
+            )
         if count is not None:
             whole_number("count", count)
         self._take_observation()

@@ -169,7 +169,7 @@ class _Inputs:
 
     def __init__(self, batch: Any, targets: Tensor) -> None:
         name, inputs = next(
-            ((name, column) for name, column in _tensors(batch) if column is not targets and column.ndim > 0),
+            ((name, column) for name, column in _tensors(batch) if column.ndim > 0 and not _same(column, targets)),
             (None, None),
         )
         if inputs is None:
@@ -206,6 +206,12 @@ class _Inputs:
         gaps = (expected[:, None] - prints[None]).abs().amax(dim=2)  # (rows of the batch, rows of the forwards)
         same = gaps <= allowed[:, None]
         return same.any(dim=1), same.to(torch.uint8).argmax(dim=1)
+
+
+def _same(column: Tensor, targets: Tensor) -> bool:
+    """Whether a column holds the targets, in any type of whole numbers."""
+    whole = column.shape == targets.shape and not column.is_floating_point()
+    return whole and torch.equal(column.to(targets), targets)
 
 
 def fingerprints(inputs: Tensor) -> Tensor:

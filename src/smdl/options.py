@@ -1,6 +1,7 @@
 """Options of the commands: each command's own, and the fields of TrainConfig for a command that trains."""
 
 import argparse
+import re
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +11,7 @@ import jsonargparse
 import yaml
 
 from smdl.errors import choice, unknown
+from smdl.experiments.regimes import REGIMES
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS, SCALES
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -28,7 +30,9 @@ def _whole_or_auto(value: Any) -> int | str:
 
 def _names(value: Any) -> list[str]:
     """Type of an option: names separated by commas."""
-    names = value if isinstance(value, list) else [name.strip() for name in value.split(",") if name.strip()]
+    if isinstance(value, list):
+        return value
+    names = [name.strip() for name in value.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {value!r}")
     return names
@@ -53,7 +57,8 @@ class Command:
 
 
 _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
-_METHOD = ("method", "objective", "options", "candidates")
+_OPEN = ("objective", "options", "candidates")  # the method knows the names that may follow
+_METHOD = ("method", *_OPEN)
 _JOBS = {"type": _whole_or_auto, "default": "auto", "help": "parallel runs; auto: one per core"}
 _QUIET = {"action": "store_true", "help": "show only the result"}
 
@@ -78,9 +83,9 @@ COMMANDS = {
         main=("--method", *_MAIN, "--seed"),
     ),
     "compare": Command(
-        "smdl compare [--methods A,B,...] [--seeds N | --seeds auto | --minutes M] [--config NAME] [options]",
+        "smdl compare [--methods A,B,...] [--regimes A,B,...] [--seeds N|auto | --minutes M] [--config NAME] [options]",
         (
-            "smdl compare --config digits",
+            "smdl compare --config digits --regimes clean,long-tail,noisy --methods uniform,balanced,recommended",
             "smdl compare --config cifar10 --data.train_size 5000 --minutes 30",
             "smdl compare --methods uniform,recommended,my_package.my_module:method --seeds auto",
         ),
@@ -88,7 +93,13 @@ COMMANDS = {
             "--methods": {
                 "type": _names,
                 "default": "uniform,loss,paper,recommended",
-                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first",
+                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first."
+                " recommended@0.7 gets 0.7 of the baseline's time",
+            },
+            "--regimes": {
+                "type": _names,
+                "default": [],
+                "help": f"what is done to the data, separated by commas: {', '.join(REGIMES)}. One matrix of all",
             },
             "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
@@ -167,10 +178,16 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _HelpAll(argparse._HelpAction):
-    """Print the help with every option."""
+    """Print the help with every option. Those of the objective come from Objective, which imports torch."""
 
     def __call__(self, parser: Any, *arguments: Any) -> None:
         parser.brief = False
+        if "--objective" in parser._option_string_actions:
+            from smdl.objective import OPTIONS, Objective
+
+            weights = [f"  --objective.{name} WEIGHT" for name in Objective.terms()]
+            options = [f"  --objective.{name} {name.upper()}" for name in OPTIONS]
+            parser.epilog = "\n".join(["objective:", *weights, *options, "", parser.epilog])
         super().__call__(parser, *arguments)
 
 
@@ -227,10 +244,10 @@ class Parser(jsonargparse.ArgumentParser):
                     action.help = "default: %(default)s"
 
     def parse(self, arguments: list[str]) -> argparse.Namespace:
-        """Return the command's own options; if it trains, also its `config`; and the names of the `given` options."""
+        """Return the command's own options; if it trains, also its `config`; and the names of the `given` options, of
+        `--optimizer.lr` the first part."""
         try:
             parsed = self.parse_args(arguments)
-            given = self.parse_args(arguments, defaults=False).as_dict()
             options: dict[str, Any] = {action.dest: parsed[action.dest] for action in self.own}
             if self.command.main:
                 from smdl.training.config import TrainConfig
@@ -240,7 +257,8 @@ class Parser(jsonargparse.ArgumentParser):
                 options["config"] = TrainConfig(**{name: made[name] for name in known})
         except (argparse.ArgumentTypeError, TypeError) as error:
             raise ValueError(" ".join(str(error).split())) from error
-        return argparse.Namespace(**options, given=set(given), arguments=arguments)
+        given = {re.split("[.=]", argument[2:])[0] for argument in arguments if argument.startswith("--")}
+        return argparse.Namespace(**options, given=given)
 
     def check_names(self, values: Any, prefix: str = "--") -> None:
         """Raise a ValueError if a config file sets something that is not an option."""
@@ -279,10 +297,11 @@ class Parser(jsonargparse.ArgumentParser):
         return found
 
     def _unknown(self, option: str) -> str:
-        root = option.lstrip("-").partition(".")[0]
+        root, _, rest = option.lstrip("-").partition(".")
         if root in self.command.refused:
             return f"{option} is not an option of {self.prog}: {self.command.refused[root]}"
-        close = get_close_matches(option, self._option_string_actions, n=1)
+        known = [*self._option_string_actions, *(f"--{name}.{rest}" for name in _OPEN if rest)]
+        close = get_close_matches(option, known, n=1)
         hint = f"; did you mean {close[0]}?" if close else "."
         return f"unknown option {option}{hint} See {self.prog} {'--help-all' if self.command.main else '--help'}"
 

@@ -35,7 +35,7 @@ from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
 from smdl.training.files import BusyError, locked, read_json
 from smdl.training.loop import DivergedError, Interrupted, Run
-from smdl.training.progress import ArmProgress, Silent
+from smdl.training.progress import ArmProgress, Display
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -216,7 +216,7 @@ def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
     configs = {"uniform": BASE, "loss": BASE}
     for budget, rounds in ((None, 15), (1.0, 1), (100.0, 11), (10_000.0, 15)):
         SlowSide.now = 0.0
-        found = calibration.calibrate(configs, Silent(), budget)
+        found = calibration.calibrate(configs, Display(), budget)
         assert len(found["uniform"]["ratios"]) == rounds, budget
 
 
@@ -238,21 +238,35 @@ class SlowSide:
         return SlowSide.now
 
 
+class Notes(Display):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def note(self, text):
+        self.lines.append(text)
+
+
 @pytest.mark.usefixtures("quick")
 def test_what_fits_is_said_before_the_runs(tmp_path, monkeypatch):
-    class Notes(Silent):
-        lines: ClassVar[list[str]] = []
-
-        def note(self, text):
-            self.lines.append(text)
-
-    monkeypatch.setattr(experiment_module, "run_all", lambda *_: Notes.lines.append("runs"))
-    run_plan(plan(seeds=4), tmp_path / "e", display=Notes())
-    assert Notes.lines == ["3 arms × 4 seeds × 8 steps, at equal steps and equal time: about 1 minute", "runs"]
-    Notes.lines.clear()
+    notes, shortened = Notes(), Notes()
+    monkeypatch.setattr(experiment_module, "run_all", lambda *_: notes.note("runs"))
+    run_plan(plan(seeds=4), tmp_path / "e", display=notes)
+    assert notes.lines == ["3 arms × 4 seeds × 8 steps, at equal steps and equal time: about 1 minute", "runs"]
     monkeypatch.setattr(experiment_module, "STARTING", 0.0)
-    run_plan(replace(plan(minutes=0.3), base=to_dict(replace(BASE, epochs=60))), tmp_path / "f", display=Notes())
-    assert "shortened from 240 steps to fit 0.3 minutes" in Notes.lines[0]
+    run_plan(replace(plan(minutes=0.3), base=to_dict(replace(BASE, epochs=60))), tmp_path / "f", display=shortened)
+    assert "shortened from 240 steps to fit 0.3 minutes" in shortened.lines[0]
+
+
+def test_a_damaged_calibration_is_named_and_measured_again(tmp_path):
+    untimed, notes = replace(plan(), timed=False, protocols=["steps"]), Notes()
+    measured = Experiment(tmp_path, untimed, display=notes).calibrate()
+    path = tmp_path / "calibration.json"
+    path.write_text(path.read_text().replace('"samples": 80', '"samples": 90'))
+    assert Experiment(tmp_path, untimed, display=notes).calibrate() == measured
+    assert notes.lines == [f"{path} is damaged or incomplete: it is measured again"]
+    assert read_json(path) == measured
 
 
 def test_the_reference_model_is_paid_from_the_time_of_its_method(tmp_path):
@@ -282,7 +296,7 @@ def test_a_calibration_knows_what_the_reference_model_cost_although_it_is_cached
 
 
 def test_a_calibration_holds_the_facts_of_the_data():
-    found = calibration.lengths({"uniform": BASE, "large": replace(BASE, batch_size=80)}, Silent())
+    found = calibration.lengths({"uniform": BASE, "large": replace(BASE, batch_size=80)}, Display())
     assert found["uniform"]["samples"] == 80
     assert found["uniform"]["test_samples"] == 60
     assert found["uniform"]["classes"] == 10
@@ -292,7 +306,7 @@ def test_a_calibration_holds_the_facts_of_the_data():
 
 @pytest.mark.usefixtures("quick")
 def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
-    class Shown(Silent):
+    class Shown(Display):
         tables: ClassVar[list[list[ArmProgress]]] = []
         phases: ClassVar[list[str]] = []
 
@@ -317,7 +331,7 @@ def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
 
 
 def test_a_calibration_names_its_phases(monkeypatch):
-    class Shown(Silent):
+    class Shown(Display):
         phases: ClassVar[list[str]] = []
 
         def phase(self, what):

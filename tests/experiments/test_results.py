@@ -6,11 +6,12 @@ import shutil
 import pytest
 
 from smdl.experiments import results, runner
-from smdl.experiments.plan import Plan
+from smdl.experiments.plan import FolderError, Plan
 from smdl.experiments.records import Comparison, Welch
 from smdl.experiments.verdicts import answer
+from smdl.training.files import digest, write_json
 from tests.report import made
-from tests.report.made import read_lines, write_json, write_lines
+from tests.report.made import read_lines, write_lines
 
 #: People read results.json with scripts of their own: no key may go.
 KEYS = {
@@ -218,6 +219,33 @@ def test_a_damaged_record_costs_its_run_and_no_other(tmp_path, damage):
     found = results.collect(tmp_path)
     assert [problem for problem in found.problems if "metrics.jsonl is damaged" in problem]
     assert sum(not run.problem for run in found.runs) == len(found.runs) - 1
+
+
+def change_a_digit(path, before, after):
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
+def test_a_changed_digit_is_reported_and_not_believed(tmp_path):
+    experiment = made.experiment(tmp_path)
+    runs = [experiment.run("recommended", "time", seed) for seed in range(2)]
+    for run in runs:
+        summary = {"environment": {"threads": 2}, "metrics_sha256": digest(run / "metrics.jsonl")}
+        write_json(run / "summary.json", summary, checksum=True)
+    path = tmp_path / "calibration.json"
+    write_json(path, json.loads(path.read_text()), checksum=True)
+    assert results.collect(tmp_path).problems == []
+    change_a_digit(runs[0] / "summary.json", '"threads": 2', '"threads": 3')
+    change_a_digit(runs[1] / "metrics.jsonl", '"test_error": 0.', '"test_error": 0.0')
+    assert [problem.partition(": ")[2] for problem in results.collect(tmp_path).problems] == [
+        "not finished: summary.json is missing or damaged",
+        "metrics.jsonl is damaged: it does not have the checksum that summary.json names",
+    ]
+    assert not runner.finished(runs[0]), "so the same command mends it"
+    change_a_digit(path, '"seconds_per_step": 0.', '"seconds_per_step": 1.')
+    with pytest.raises(FolderError, match=r"calibration\.json is damaged: run the same command again"):
+        results.collect(tmp_path)
 
 
 @pytest.mark.parametrize("environment", ["x", None])

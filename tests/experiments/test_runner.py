@@ -24,7 +24,7 @@ from smdl.experiments.runner import GRACE, run_name
 from smdl.training.config import to_dict
 from smdl.training.files import locked, read_json, write_json
 from smdl.training.loop import Interrupted
-from smdl.training.progress import Silent
+from smdl.training.progress import Display
 from tests.experiments.base import BASE, UNIFORM
 from tests.faults import EXPERIMENT_OPERATIONS, Killed, killed_at
 from tests.report.made import read_lines
@@ -220,7 +220,7 @@ def test_a_signal_in_the_last_evaluation_finishes_the_run_and_stops_the_experime
     monkeypatch.setattr(runner.Run, "evaluate", signalled)
     configs = {tmp_path / str(seed): replace(UNIFORM, seed=seed) for seed in range(3)}
     with pytest.raises(Interrupted, match="the same command again"):
-        runner.run_all(configs, 1, Silent())
+        runner.run_all(configs, 1, Display())
     assert [runner.finished(folder) for folder in configs] == [True, False, False]
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from smdl.training import files
+from tests.faults import MUTATIONS, mutated
 
 
 def write(path, content, error=None):
@@ -50,6 +51,33 @@ def test_a_sealed_file_is_read_if_it_is_unchanged_and_of_its_kind(tmp_path):
             files.read_sealed(path, "features")
         with pytest.raises(files.DamagedFileError, match="is not a file of the kind 'features 3'"):
             files.read_sealed(path, "features 3")
+
+
+VALUE = {"final": {"test_error": 0.0625, "test_loss": 0.1234567890123}, "epochs": 12, "classes": ["a", "ß"]}
+
+
+def test_a_json_file_with_a_checksum_has_the_keys_of_the_value_and_is_read_without_it(tmp_path):
+    path = tmp_path / "summary.json"
+    files.write_json(path, VALUE, checksum=True)
+    assert list(json.loads(path.read_text())) == [*VALUE, "checksum"]
+    assert files.read_json(path) == VALUE
+    files.write_json(path, VALUE)
+    assert files.read_json(path) == json.loads(path.read_text()) == VALUE, "without a checksum it is believed"
+
+
+def test_no_mutation_of_a_json_file_with_a_checksum_is_believed(tmp_path):
+    path, refused = tmp_path / "summary.json", 0
+    files.write_json(path, VALUE, checksum=True)
+    content = path.read_bytes()
+    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+    other_digits = [content[:at] + str(9 - int(content[at : at + 1])).encode() + content[at + 1 :] for at in places]
+    for changed in [*other_digits, *(mutated(content, number) for number in range(MUTATIONS))]:
+        path.write_bytes(changed)
+        found = files.read_json(path)
+        refused += found is None
+        assert found is None or {**found, **VALUE} == found, "space, or the name of the checksum"
+    assert len(places) == 67, "docs/reliability.md says so"
+    assert refused > 0.9 * (len(places) + MUTATIONS)
 
 
 def claim(path):

@@ -19,12 +19,12 @@ from smdl.training import build, files, loop
 from smdl.training.config import (
     DataConfig,
     ModelConfig,
-    ObjectiveConfig,
     OptimizerConfig,
     ScheduleConfig,
     TrainConfig,
 )
-from smdl.training.progress import Silent
+from smdl.training.progress import Display
+from smdl.training.state import restore, state_of
 from tests.faults import (
     EXITS_OF_RUNS,
     FULL_DISK_OPERATIONS,
@@ -59,7 +59,7 @@ RUNS = {
         candidates={"source": "full", "every": 3, "replacement": True},
         options={"optimizer": "stochastic"},
     ),
-    "own weights": replace(SMALL, objective=ObjectiveConfig(uncertainty=0.5, redundancy=0.5, distance="cosine")),
+    "own weights": replace(SMALL, objective={"uncertainty": 0.5, "redundancy": 0.5, "distance": "cosine"}),
     "augmented convnet": replace(
         SMALL, model=ModelConfig("resnet8", width=0.25), data=replace(SMALL.data, augment=True), epochs=2
     ),
@@ -85,7 +85,7 @@ def metrics(folder):
     return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
 
 
-class Stop(Silent):
+class Stop(Display):
     """Sends the process a signal at a step, as a user's Ctrl-C would."""
 
     def __init__(self, at, number=signal.SIGINT):
@@ -277,7 +277,14 @@ def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resume
     loop.train(SMALL, tmp_path / "run")
     with pytest.raises(ValueError, match="finished"):
         loop.resume(tmp_path / "run")
-    (tmp_path / "run" / "summary.json").unlink()
+    path = tmp_path / "run" / "summary.json"
+    summary = files.read_json(path)
+    assert summary["metrics_sha256"] == files.digest(tmp_path / "run" / "metrics.jsonl")
+    path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 2'))
+    assert files.read_json(path) is None
+    loop.resume(tmp_path / "run")
+    assert files.read_json(path) == summary, "a damaged summary is written again"
+    path.unlink()
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"?")
     with pytest.raises(
         ValueError, match=r"run/checkpoint\.pt is damaged.*\. Delete .*run/checkpoint\.pt to train the run again"
@@ -332,10 +339,10 @@ def test_the_reference_model_is_trained_once_and_found_again(tmp_path, monkeypat
     [
         ({"batch_size": 500}, "batch_size must be at most the dataset's 130 samples, got 500"),
         ({"method": "papper"}, "did you mean 'paper'"),
-        ({"method": "uniform", "objective": ObjectiveConfig(redundancy=1.0)}, "method uniform has no objective"),
+        ({"method": "uniform", "objective": {"redundancy": 1.0}}, "method uniform has no objective"),
         ({"options": {"partition": 3}}, "did you mean 'partitions'"),
         ({"candidates": {"fctor": 3}}, "did you mean 'factor'"),
-        ({"objective": ObjectiveConfig(uncertainty=-1.0)}, "finite number ≥ 0"),
+        ({"objective": {"uncertainty": -1.0}}, "finite number ≥ 0"),
         ({"loss": "CrossEntropLoss"}, "did you mean 'CrossEntropyLoss'"),
         ({"loss": "MSELoss"}, "cannot work on logits and class numbers"),
         ({"loss": "CrossEntropyLoss", "loss_options": {"reduction": "none"}}, "one number per batch"),
@@ -462,12 +469,12 @@ def test_a_mutated_checkpoint_is_never_resumed(tmp_path):
     with pytest.raises(loop.Interrupted):
         loop.train(SMALL, tmp_path / "run", Stop(9))
     path, run = tmp_path / "run" / "checkpoint.pt", loop.Run(SMALL)
-    content, before = path.read_bytes(), str(run._state())
+    content, before = path.read_bytes(), str(state_of(run))
     for number in range(MUTATIONS):
         path.write_bytes(mutated(content, number))
         with pytest.raises(loop.checkpoint.CheckpointError):
             run.train(tmp_path / "run")
-    assert str(run._state()) == before
+    assert str(state_of(run)) == before
 
 
 #: Values of the state of a run: top level, and where a check of its own is needed.
@@ -496,7 +503,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
     with pytest.raises(loop.Interrupted):
         loop.train(config, tmp_path / "run", Stop(9))
     path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.Run(config), 0
-    run.checkpoint, before = path, str(run._state())
+    run.checkpoint, before = path, str(state_of(run))
     wrong = [None, "text", [], {}, -1, 10**9, torch.zeros(3, 7), torch.full((130,), 999)]
     for value in VALUES:
         for instead in (*wrong, "gone"):
@@ -511,10 +518,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
             if value.startswith("optimizer.state") and instead in ({}, "gone", None):
                 continue  # an optimizer without momentum has none of these
             with pytest.raises(loop.checkpoint.CheckpointError, match=r"checkpoint\.pt does not fit this run"):
-                run._restore(state)
+                restore(run, state)
             tried += 1
     assert tried == WRONG_VALUES
-    assert str(run._state()) == before
+    assert str(state_of(run)) == before
 
 
 def test_a_checkpoint_of_another_config_is_refused_in_one_line(tmp_path):

@@ -21,39 +21,24 @@ TERMS = ("uncertainty", "redundancy", "mean_closeness", "feature_match")
 Arms = dict[str, Overrides]
 
 
-def paper_arm(**changes: Any) -> Overrides:
-    """Return the paper's arm with some values changed."""
-    return merged(overrides_of("paper"), changes)
-
-
 def weighted(**weights: float) -> Overrides:
     """Return the paper's method with these weights. Weights of 0 are left out, so that equal arms are trained once."""
-    return paper_arm(objective={term: weight for term, weight in weights.items() if weight})
+    return {**overrides_of("paper"), "objective": {term: weight for term, weight in weights.items() if weight}}
 
 
-def _distance(values: list[Any]) -> Arms:
-    return {f"paper, {value}": paper_arm(objective={"distance": value}) for value in values}
+def _varied(
+    label: Callable[[Any], str], change: Callable[[Any], Overrides], methods: tuple[str, ...] = ("paper",)
+) -> Callable[[list[Any]], Arms]:
+    """Return a function that makes the arms of some values: each value in each of the methods."""
+    return lambda values: {
+        f"{method}, {label(value)}": merged(overrides_of(method), change(value))
+        for value in values
+        for method in methods
+    }
 
 
-def _learning_rate(values: list[Any]) -> Arms:
-    arms = {}
-    for value in values:
-        change = {"optimizer": {"lr": float(value)}}
-        arms[f"uniform, lr {value}"] = merged(overrides_of("uniform"), change)
-        arms[f"paper, lr {value}"] = paper_arm(**change)
-    return arms
-
-
-def _batch_size(values: list[Any]) -> Arms:
-    arms = {}
-    for value in values:
-        arms[f"uniform, batch {value}"] = merged(overrides_of("uniform"), {"batch_size": int(value)})
-        arms[f"paper, batch {value}"] = paper_arm(batch_size=int(value))
-    return arms
-
-
-def _refresh(values: list[Any]) -> Arms:
-    return {f"paper, refresh {value}": paper_arm(candidates={"every": int(value)}) for value in values}
+def _switched(what: str) -> Callable[[bool], str]:
+    return lambda on: f"{'with' if on else 'without'} {what}"
 
 
 def _terms(values: list[Any]) -> Arms:
@@ -61,36 +46,6 @@ def _terms(values: list[Any]) -> Arms:
         "paper": overrides_of("paper"),
         **{f"SMDL-{1 + TERMS.index(term)}, {term}": weighted(**{term: 1.0}) for term in values},
     }
-
-
-def _pool_factor(values: list[Any]) -> Arms:
-    base = overrides_of("recommended")
-    return {f"recommended, pool {v}x": merged(base, {"candidates": {"factor": float(v)}}) for v in values}
-
-
-def _normalisation(values: list[Any]) -> Arms:
-    return {f"paper, over {value}": paper_arm(objective={"normalize": value}) for value in values}
-
-
-def _replacement(values: list[Any]) -> Arms:
-    names = {"false": "without", "true": "with"}
-    return {
-        f"paper, {names[str(value).lower()]} replacement": paper_arm(
-            candidates={"replacement": str(value).lower() == "true"}
-        )
-        for value in values
-    }
-
-
-def _batchnorm(values: list[Any]) -> Arms:
-    arms = {}
-    for value in values:
-        on = str(value).lower() == "true"
-        for name in ("uniform", "paper", "recommended"):
-            arms[f"{name}, {'with' if on else 'without'} BatchNorm"] = merged(
-                overrides_of(name), {"model": {"batchnorm": on}}
-            )
-    return arms
 
 
 def _weights(values: list[Any]) -> Arms:
@@ -109,15 +64,36 @@ def _lambda(term: str) -> str:
 #: name -> (the paper's values or ours, arms)
 SWEEPS: dict[str, tuple[list[Any], Callable[[list[Any]], Arms]]] = {
     "weights": ([0, 0.2, 0.5, 0.8, 1.0], _weights),
-    "distance": (["euclidean", "cosine", "correlation", "gaussian"], _distance),
-    "learning-rate": ([0.1, 0.01, 0.001], _learning_rate),
-    "batch-size": ([50, 100, 200], _batch_size),
-    "refresh": ([1, 5, 10, 20], _refresh),
+    "distance": (
+        ["euclidean", "cosine", "correlation", "gaussian"],
+        _varied("{}".format, lambda value: {"objective": {"distance": value}}),
+    ),
+    "learning-rate": (
+        [0.1, 0.01, 0.001],
+        _varied("lr {}".format, lambda value: {"optimizer": {"lr": float(value)}}, ("uniform", "paper")),
+    ),
+    "batch-size": (
+        [50, 100, 200],
+        _varied("batch {}".format, lambda value: {"batch_size": int(value)}, ("uniform", "paper")),
+    ),
+    "refresh": ([1, 5, 10, 20], _varied("refresh {}".format, lambda value: {"candidates": {"every": int(value)}})),
     "terms": (list(TERMS), _terms),
-    "pool-factor": ([1.5, 2, 3, 5, 8], _pool_factor),
-    "normalisation": (["pool", "candidates"], _normalisation),
-    "replacement": ([False, True], _replacement),
-    "batchnorm": ([True, False], _batchnorm),
+    "pool-factor": (
+        [1.5, 2, 3, 5, 8],
+        _varied("pool {}x".format, lambda value: {"candidates": {"factor": float(value)}}, ("recommended",)),
+    ),
+    "normalisation": (
+        ["pool", "candidates"],
+        _varied("over {}".format, lambda value: {"objective": {"normalize": value}}),
+    ),
+    "replacement": (
+        [False, True],
+        _varied(_switched("replacement"), lambda value: {"candidates": {"replacement": value}}),
+    ),
+    "batchnorm": (
+        [True, False],
+        _varied(_switched("BatchNorm"), lambda on: {"model": {"batchnorm": on}}, ("uniform", "paper", "recommended")),
+    ),
 }
 
 
@@ -128,7 +104,7 @@ def _checked(sweep: str, values: list[Any], usual: list[Any]) -> list[Any]:
         for value in values:
             if str(value).lower() not in known:
                 raise ValueError(unknown(f"value for {sweep}", value, known))
-        return [str(value).lower() for value in values]
+        return [usual[known.index(str(value).lower())] for value in values]
     try:
         return [float(value) if isinstance(usual[0], float) or sweep == "weights" else int(value) for value in values]
     except ValueError as error:

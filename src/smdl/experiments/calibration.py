@@ -69,10 +69,8 @@ def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]
         if key not in splits:
             splits[key] = load(config.data)
         facts = _data_facts(splits[key], config)
-        found[name] = {
-            "steps_per_epoch": steps_per_epoch(facts["samples"], config.batch_size, config.drop_last),
-            **facts,
-        }
+        steps = steps_per_epoch(facts["samples"], config.batch_size, config.drop_last)
+        found[name] = {"steps_per_epoch": steps, **facts}
     return found
 
 
@@ -101,10 +99,8 @@ class _Side:
         self.setup = time.perf_counter() - started
         loader = self.run.loader
         self.reference_seconds: float | None = None
-        if loader.strategy.needs_reference:
-            self.reference_seconds = (
-                reference_seconds(config, self.run.splits) or self.setup
-            )  # not cached: an upper bound
+        if loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
+            self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
         loader.strategy.skip_warm_up()
         loader.candidates.skip_warm_up()
         period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1

@@ -18,8 +18,8 @@ from smdl.experiments.runs import MEASURES, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
-from smdl.training.files import disk_errors, locked, read_json, unused, write_json
-from smdl.training.progress import ArmProgress, Display, Silent
+from smdl.training.files import disk_errors, locked, names, read_json, unused, write_json
+from smdl.training.progress import ArmProgress, Display
 
 #: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
 LOOKS = [5, 10, 20]
@@ -49,8 +49,8 @@ class Experiment:
     def __init__(self, folder: Path, plan: Plan, store: Path | None = None, display: Display | None = None) -> None:
         self.folder, self.plan = folder, plan
         self.store = store or folder / "runs"
-        self.display = display or Silent()
-        self.calibration: dict[str, Any] | None = None
+        self.display = display or Display()
+        self.calibration: dict[str, Any] = {}
         self._finals: dict[str, float] = {}  # folder of a finished run -> accuracy; nan if it has none
 
     def calibrate(self) -> dict[str, Any]:
@@ -58,29 +58,29 @@ class Experiment:
         path = self.folder / "calibration.json"
         kept = read_json(path)
         if not self.plan.fits(kept):
+            if path.exists():
+                self.display.note(f"{path} is damaged or incomplete: it is measured again")
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
             configs = {arm: arm_config(self.plan, arm, steps=None) for arm in order}
             if self.plan.timed:
                 kept = calibrate(configs, self.display, self.plan.minutes and 60 * self.plan.minutes)
             else:
                 kept = lengths(configs, self.display)
-            write_json(path, kept)
+            write_json(path, kept, checksum=True)
         self.calibration = kept
         return kept
 
     def steps_of(self, arm: str, protocol: str) -> int:
-        """Return the number of steps of an arm: as planned, or as many as the baseline's time allows."""
-        assert self.calibration is not None
-        steps = {name: self._planned_steps(name) for name in (arm, self.plan.baseline)}
-        if protocol == "steps" or arm == self.plan.baseline:
-            return steps[arm]
-        cost = {name: self.calibration[name] for name in steps}
-        budget = steps[self.plan.baseline] * cost[self.plan.baseline]["seconds_per_step"]
-        budget += _reference(cost[self.plan.baseline]) - _reference(cost[arm])  # each run trains its reference model
-        return max(1, math.floor(budget / cost[arm]["seconds_per_step"]))
+        """Return the number of steps of an arm: as planned, or as many as the time of its baseline allows."""
+        baseline = self.plan.own_baseline(arm)
+        if protocol == "steps" or arm == baseline:
+            return self._planned_steps(arm)
+        cost, reference = self.calibration[arm], self.calibration[baseline]
+        budget = self._planned_steps(baseline) * reference["seconds_per_step"] + _reference(reference)
+        budget = budget * self.plan.shares.get(arm, 1.0) - _reference(cost)  # each run trains its reference model
+        return max(1, math.floor(budget / cost["seconds_per_step"]))
 
     def _planned_steps(self, arm: str) -> int:
-        assert self.calibration is not None
         config = arm_config(self.plan, arm)
         return config.steps or config.epochs * self.calibration[arm]["steps_per_epoch"]
 
@@ -98,7 +98,7 @@ class Experiment:
         plan.seeds = min(MOST_SEEDS, int(budget / self._seconds_per_seed()))
         if plan.seeds >= FEWEST_SEEDS:
             return
-        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]  # type: ignore[index]
+        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]
 
         def cost(steps: int) -> float:
             plan.base = {**base, "steps": steps}
@@ -119,7 +119,6 @@ class Experiment:
 
     def _seconds_per_seed(self) -> float:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
-        assert self.calibration is not None
         setup = min(found.get("setup_seconds", 0.0) for found in self.calibration.values())  # the first arm compiles
         total, counted = 0.0, set()
         for arm, found in self.calibration.items():
@@ -133,7 +132,6 @@ class Experiment:
 
     def _run_seconds(self, arm: str, steps: int) -> float:
         """Return the seconds of a run: training and evaluation."""
-        assert self.calibration is not None
         found = self.calibration[arm]
         evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
         return steps * found["seconds_per_step"] + evaluations * found.get("evaluation_seconds", 0.0)
@@ -170,10 +168,7 @@ class Experiment:
             self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
 
         # One seed of every arm after the other: an interrupted experiment then has complete seeds.
-        order = dict(sorted(todo.items(), key=lambda item: item[1].seed))
-        run_all(
-            order, jobs, self.display, lambda: self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
-        )
+        run_all(dict(sorted(todo.items(), key=lambda item: item[1].seed)), jobs, self.display, show)
 
     def _progress(self, arm: str, jobs: int) -> ArmProgress:
         """Return how far an arm is."""
@@ -226,17 +221,12 @@ def arm_config(plan: Plan, arm: str, **more: Any) -> TrainConfig:
 def open_folder(out: Path, plan: Plan) -> Path:
     """Return the folder of this plan. If `out` already holds it, resume it; if it holds anything else, use the next
     free name."""
-    number = 1
-    while True:
-        candidate = out if number == 1 else out.with_name(f"{out.name}-{number}")
-        if unused(candidate):
-            with disk_errors(candidate):
-                candidate.mkdir(parents=True, exist_ok=True)
-            write_plan(candidate, plan)
-            return candidate
-        if _holds(candidate, plan):
-            return candidate
-        number += 1
+    folder = next(folder for folder in names(out) if unused(folder) or _holds(folder, plan))
+    if unused(folder):
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_plan(folder, plan)
+    return folder
 
 
 def _holds(folder: Path, plan: Plan) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import yaml
 
 from smdl.errors import choice, unknown
-from smdl.training.files import replacing
+from smdl.training.files import write_bytes
 
 PROTOCOLS = ("steps", "time")
 Record = TypeVar("Record")
@@ -37,6 +37,9 @@ class Plan:
     arms: dict[str, dict[str, Any]]  # what each arm changes in the base
     baseline: str = "uniform"
     against: dict[str, str] = field(default_factory=dict)  # arm -> its own baseline, where they differ
+    shares: dict[str, float] = field(default_factory=dict)  # arm -> its share of the baseline's time, where it is not 1
+    methods: list[str] = field(default_factory=list)  # rows and columns of the matrix of methods and regimes
+    regimes: list[str] = field(default_factory=list)
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
@@ -79,6 +82,10 @@ class Plan:
         """Arm -> the arm it is tested against."""
         return self.against or {arm: self.baseline for arm in self.arms if arm != self.baseline}
 
+    def own_baseline(self, arm: str) -> str:
+        """Return the arm that an arm is tested against; the arm itself if it is a baseline."""
+        return self.rivals.get(arm, arm)
+
     def fits(self, calibration: Any) -> bool:
         """Whether a calibration is complete and has the arms of this plan."""
         needed = {"steps_per_epoch", *(("seconds_per_step", "parts", "forwards_per_step") if self.timed else ())}
@@ -89,8 +96,7 @@ class Plan:
 
 def write_plan(folder: Path, plan: Plan) -> None:
     """Write plan.yaml."""
-    with replacing(folder / "plan.yaml") as file:
-        file.write(yaml.safe_dump(asdict(plan), sort_keys=False, allow_unicode=True).encode())
+    write_bytes(folder / "plan.yaml", yaml.safe_dump(asdict(plan), sort_keys=False, allow_unicode=True).encode())
 
 
 def read_plan(folder: Path) -> Plan:

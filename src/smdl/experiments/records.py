@@ -118,6 +118,8 @@ class Results:
     looks: list[int] = field(default_factory=list)  # numbers of seeds at which `--seeds auto` may stop
     minutes: float | None = None
     planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
+    methods: list[str] = field(default_factory=list)  # of a comparison
+    regimes: list[str] = field(default_factory=list)  # in which it compares them, if there are several
     data: DataFacts | None = None
     answer: str = ""  # should I use it here?
     verdict: str = ""

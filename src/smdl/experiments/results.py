@@ -4,27 +4,36 @@ import csv
 import io
 import math
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean, median_low
 from typing import Any
 
 from smdl.experiments.plan import FolderError, Plan, read_plan
 from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, Run, Welch
+from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.runs import MEASURES, Epoch, read_run, read_summary, training_seconds
 from smdl.experiments.statistics import difference, estimate, holm, paired_difference, seeds_needed
 from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
-from smdl.training.files import read_json, replacing, write_json
+from smdl.training.files import read_json, write_bytes, write_json
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
+#: What the results take from the plan as it is.
+PLANNED = (
+    "title", "caption", "baseline", "against", "primary", "protocols", "seeds", "earlier_seeds", "looks", "minutes",
+    "planned_steps", "methods", "regimes"
+)  # fmt: skip
 
 
 def collect(folder: Path) -> Results:
     """Read the results of an experiment from its folder."""
     plan = read_plan(folder)
-    calibration = read_json(folder / "calibration.json")
-    if not plan.fits(calibration) or not plan.runs:
+    path = folder / "calibration.json"
+    calibration = read_json(path)
+    if calibration is None and path.exists():
+        raise FolderError(f"{path} is damaged: run the same command again, which measures it again")
+    if calibration is None or not plan.fits(calibration) or not plan.runs:
         raise FolderError(f"{folder} was interrupted before its calibration was finished: run the same command again")
     try:
         return _collect(folder, plan, calibration)
@@ -42,8 +51,7 @@ def write(folder: Path, results: Results) -> None:
         if run.epochs and not run.problem:
             measured = [measure(run.epochs) for measure in MEASURES.values()]
             writer.writerow([run.protocol, run.arm, run.seed, run.steps, *measured])
-    with replacing(folder / "results.csv") as file:
-        file.write(text.getvalue().encode())
+    write_bytes(folder / "results.csv", text.getvalue().encode())
 
 
 def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:
@@ -71,29 +79,17 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
         epochs = [] if problem else files.epochs
         runs.append(Run(planned.arm, planned.protocol, planned.seed, planned.folder, planned.steps, epochs, problem))
     rows = [_row(plan, calibration, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
-    data = _data(folder, plan, calibration)
+    data = {arm: _data(folder, plan, calibration, arm) for arm in plan.arms}
     tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs, data)]
     equal = {protocol: _equal(protocol, rows) for protocol in plan.protocols}
     problems = {f"{run.arm}, seed {run.seed}, equal {run.protocol}: {run.problem}" for run in runs if run.problem}
-    primary = [test for test in tests if test.protocol == plan.primary]
-    rival = "its own baseline" if plan.against else plan.baseline
     return Results(
-        title=plan.title,
-        caption=plan.caption,
+        **{name: getattr(plan, name) for name in PLANNED},
         paper=_with_ours(plan.paper, rows),
-        baseline=plan.baseline,
-        against=plan.against,
-        primary=plan.primary,
-        protocols=plan.protocols,
         equal=equal,
         arms=list(plan.arms),
-        seeds=plan.seeds,
-        earlier_seeds=plan.earlier_seeds,
-        looks=plan.looks,
-        minutes=plan.minutes,
-        planned_steps=plan.planned_steps,
-        data=data,
-        answer=answer(primary, equal[plan.primary], rival),
+        data=data[plan.baseline],
+        answer=_answer(plan, tests, equal[plan.primary]),
         verdict=verdict(plan, tests, equal[plan.primary]),
         rows=rows,
         tests=tests,
@@ -107,15 +103,32 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
     )
 
 
+def _answer(plan: Plan, tests: list[Comparison], equal: str) -> str:
+    """Answer "should I use it here?", regime by regime if there are several."""
+    tests = [test for test in tests if test.protocol == plan.primary]
+    if not plan.regimes:
+        return answer(tests, equal, "its own baseline" if plan.against else plan.baseline)
+    found = []
+    for regime in plan.regimes:
+        mine = [
+            replace(test, arm=method, against=baseline_of(plan.methods))
+            for method in plan.methods
+            for test in tests
+            if test.arm == arm_name(method, regime)
+        ]
+        found.append(f"{regime.capitalize()}: {answer(mine, equal, baseline_of(plan.methods))}")
+    return "\n".join(found)
+
+
 def _equal(protocol: str, rows: list[Row]) -> str:
     """Name what a protocol makes equal: equal steps are equal epochs where batches differ in size."""
     steps = {row.steps for row in rows if row.protocol == protocol}
     return "epochs" if protocol == "steps" and len(steps) > 1 else protocol
 
 
-def _data(folder: Path, plan: Plan, calibration: dict[str, Any]) -> DataFacts:
+def _data(folder: Path, plan: Plan, calibration: dict[str, Any], arm: str) -> DataFacts:
     """Return what the accuracies are measured on; the number of classes from a run where the calibration is older."""
-    found = calibration[plan.baseline]
+    found = calibration[arm]
     classes = found.get("classes")
     if classes is None:
         names = ((read_summary(folder / run.folder) or {}).get("classes") for run in plan.runs)
@@ -123,13 +136,13 @@ def _data(folder: Path, plan: Plan, calibration: dict[str, Any]) -> DataFacts:
     return data_facts(found.get("samples"), found.get("test_samples"), classes, found.get("largest_class"))
 
 
-def _chance_problems(rows: list[Row], equal: dict[str, str], data: DataFacts) -> list[str]:
+def _chance_problems(rows: list[Row], equal: dict[str, str], data: dict[str, DataFacts]) -> list[str]:
     """Name the arms that learned nothing."""
     return [
         f"{row.arm}, equal {equal[row.protocol]}: final accuracy {row.final_accuracy.mean:.2f} % is at chance level"
-        f" ({data.chance:.2f} %)"
+        f" ({data[row.arm].chance:.2f} %)"
         for row in rows
-        if at_chance(row.final_accuracy.mean, data)
+        if at_chance(row.final_accuracy.mean, data[row.arm])
     ]
 
 
@@ -140,7 +153,9 @@ def _warnings(plan: Plan, rows: list[Row]) -> list[str]:
         f"{row.arm}, equal time: the runs logged {row.by_the_log:.2f} × the baseline’s time, outside {low:g}–{high:g}:"
         " time was not equal, or the machine was busy"
         for row in rows
-        if row.protocol == "time" and row.by_the_log is not None and not low <= row.by_the_log <= high
+        if row.protocol == "time"
+        and row.by_the_log is not None
+        and not low <= row.by_the_log / plan.shares.get(row.arm, 1.0) <= high
     ]
     if plan.earlier_seeds:
         found.append(
@@ -172,7 +187,7 @@ def _values(runs: list[Run], measure: str) -> list[float]:
 def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[Run]) -> Row:
     mine, cost = _of(runs, arm, protocol), calibration[arm]
     steps = next(run.steps for run in plan.runs if (run.arm, run.protocol) == (arm, protocol))
-    goal = _values(_of(runs, plan.rivals.get(arm, arm), protocol), "final_accuracy")
+    goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")
     reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
@@ -186,7 +201,7 @@ def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs:
         seconds_per_step=second,
         seconds_per_epoch=second and second * cost["steps_per_epoch"],
         by_the_log=_by_the_log(plan, calibration, arm, protocol, runs) if second else None,
-        overhead=_overhead(cost, calibration[plan.baseline]) if second else None,
+        overhead=_overhead(cost, calibration[plan.own_baseline(arm)]) if second else None,
         forwards_per_step=cost.get("forwards_per_step"),
         steps_to_baseline=typical,
         seconds_to_baseline=typical and second and typical * second,
@@ -200,7 +215,7 @@ def _by_the_log(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str
     """Return the ratio of an arm's logged seconds to the baseline's, each with the seconds of its reference model. Only
     a check: runs may share the machine."""
     spent = []
-    for name in (arm, plan.baseline):
+    for name in (arm, plan.own_baseline(arm)):
         logged = [training_seconds(run.epochs) for run in _of(runs, name, protocol)]
         spent.append((fmean(logged) if logged else math.nan) + (calibration[name].get("reference_seconds") or 0.0))
     ratio = spent[0] / (spent[1] or math.nan)
@@ -218,13 +233,13 @@ def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
     return next((record["steps"] for record in epochs if 100 * (1 - record["test_error"]) >= accuracy), None)
 
 
-def _tests(plan: Plan, protocol: str, runs: list[Run], data: DataFacts) -> list[Comparison]:
+def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts]) -> list[Comparison]:
     finals = {arm: _finals(runs, arm, protocol) for arm in plan.arms}
     rivals = plan.rivals
     pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
     gaps = {arm: paired_difference(*pairs[arm], looks=max(1, len(plan.looks))) for arm in rivals}
     adjusted = dict(zip(rivals, holm([gap.p for gap in gaps.values()]), strict=True))
-    chance = {arm for arm, values in finals.items() if values and at_chance(fmean(values.values()), data)}
+    chance = {arm for arm, values in finals.items() if values and at_chance(fmean(values.values()), data[arm])}
     found = []
     for arm, rival in rivals.items():
         gap, count, p = gaps[arm], len(pairs[arm][0]), adjusted[arm]

@@ -20,7 +20,8 @@ from smdl.experiments.runs import read_summary
 from smdl.training.checkpoint import CheckpointError
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.files import disk_errors, locked, read_json, write_json
-from smdl.training.loop import DivergedError, Interrupted, KilledError, Run
+from smdl.training.interrupts import Interrupted
+from smdl.training.loop import DivergedError, KilledError, Run
 from smdl.training.progress import Display
 
 #: Seconds that a worker has to write a checkpoint after the main process was killed.

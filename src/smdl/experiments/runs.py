@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from smdl.training.files import read_json
+from smdl.training.files import digest, read_json
 
 Epoch = dict[str, Any]  # a line of metrics.jsonl
 
@@ -55,12 +55,15 @@ def read_run(folder: Path, steps: int | None = None) -> RunFiles:
     if not folder.exists():
         return RunFiles([], None, ["not begun"])
     failed, summary = read_json(folder / "failed.json"), read_summary(folder)
-    epochs, damage = _read_epochs(folder / "metrics.jsonl")
+    metrics = folder / "metrics.jsonl"
+    epochs, damage = _read_epochs(metrics)
     problems = []
     if failed is not None:
         problems.append(f"diverged: {failed.get('error', '') if isinstance(failed, dict) else failed}")
     if damage:
         problems.append(f"metrics.jsonl is damaged{damage}")
+    elif epochs and summary and summary.get("metrics_sha256") not in (None, digest(metrics)):
+        problems.append("metrics.jsonl is damaged: it does not have the checksum that summary.json names")
     if failed is None and summary is None:
         problems.append("not finished: summary.json is missing or damaged")
     if not epochs and not damage:

@@ -43,6 +43,8 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         data=_data(results) if results.equal else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
+        matrix=tables.matrix(results, results.primary) if results.regimes else None,
+        matrix_legend=tables.LEGEND,
         paper=paper_tables.page_table(results),
         band_notes={protocol: plots.band_note(drawn, protocol) for protocol in results.protocols},
         first_button={protocol: _first_button(results, protocol) for protocol in results.protocols},
@@ -59,17 +61,11 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
 
 def _lines(results: Results) -> list[dict[str, str]]:
     """Return one line per arm: its verdict at the primary endpoint. The label says what the text then need not."""
-    return [
-        {
-            "kind": test.verdict,
-            "label": LABELS.get(test.verdict, test.verdict),
-            "text": finding(test, bool(results.against)).removeprefix(
-                "too few seeds to tell for "
-            ),  # the label says so
-        }
-        for test in results.tests
-        if test.protocol == results.primary
-    ]
+    found = []
+    for test in (test for test in results.tests if test.protocol == results.primary):
+        text = finding(test, bool(results.against)).removeprefix("too few seeds to tell for ")
+        found.append({"kind": test.verdict, "label": LABELS.get(test.verdict, test.verdict), "text": text})
+    return found
 
 
 def _basis(results: Results) -> str:

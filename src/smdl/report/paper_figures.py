@@ -12,7 +12,7 @@ from smdl.experiments.results import collect
 from smdl.experiments.sweeps import ITEMS_FILE
 from smdl.report.figures import PANEL, blank, label, look_of, png, tidy
 from smdl.report.plots import AXES, QUANTITIES, draw_curves
-from smdl.training.files import read_json, replacing
+from smdl.training.files import read_json, write_bytes
 
 #: What each figure of the paper draws over the epochs.
 SHOWN = {
@@ -40,8 +40,7 @@ def render_items(folder: Path) -> list[Path]:
             experiments = [collect(folder / name) for name in names]
             content = png(lambda _, shown=experiments, item=item: figure(shown, SHOWN[item]), look_of(experiments[0]))
             paths.append(folder / f"{item}.png")
-            with replacing(paths[-1]) as file:
-                file.write(content)
+            write_bytes(paths[-1], content)
     return paths
 
 

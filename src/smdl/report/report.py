@@ -14,7 +14,7 @@ from smdl.report.page import render_page
 from smdl.report.paper_figures import read_items, render_items
 from smdl.report.plots import column
 from smdl.report.usage import read_usage
-from smdl.training.files import disk_errors, replacing
+from smdl.training.files import disk_errors, write_bytes
 
 
 def render(folder: Path) -> Path:
@@ -36,9 +36,9 @@ def render(folder: Path) -> Path:
     with disk_errors(folder / "plots"):
         (folder / "plots").mkdir(exist_ok=True)
     for figure in figures:
-        _write(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(drawn, LIGHT)))
+        write_bytes(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(drawn, LIGHT)))
     path = folder / "report.html"
-    _write(path, render_page(results, drawn, usage, figures).encode())
+    write_bytes(path, render_page(results, drawn, usage, figures).encode())
     return path
 
 
@@ -82,8 +82,3 @@ def _cost(epochs: list[Epoch]) -> dict[str, object]:
         "parts": parts,
         "steps_per_epoch": int(epochs[0]["steps"]) if epochs else 1,
     }
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smdl.experiments.records import Comparison, Results, Row
+from smdl.experiments.regimes import arm_name
 from smdl.experiments.statistics import Difference, Estimate
 
 Column = tuple[str, str, str, str]
@@ -64,6 +65,16 @@ MARKDOWN = {
     "logged time": ("by_the_log", ".2f"),
 }
 MISSING = "–"
+#: Verdicts as the matrix shows them.
+VERDICTS = {
+    "better": "▲",
+    "worse": "▼",
+    "equivalent": "=",
+    "unclear": "?",
+    "chance": "(at chance)",
+    "missing": "(no runs)",
+}
+LEGEND = "▲ better, ▼ worse, = equivalent, ? too few seeds to tell; Holm’s correction over the whole table."
 
 
 @dataclass(frozen=True)
@@ -173,17 +184,40 @@ def _significance(test: Comparison | None) -> str:
     return test.verdict if test is not None and test.verdict in ("better", "worse") else ""
 
 
+def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and rows of a table of methods and regimes: accuracy of the baseline, difference to it and
+    verdict of the others."""
+    found = {row.arm: (row, test) for row, test in rows_of(results, protocol)}
+
+    def cell(method: str, regime: str) -> str:
+        row, test = found[arm_name(method, regime)]
+        if test is None:
+            return f"{estimate_text(row.final_accuracy, '.1f')} %"
+        return f"{estimate_text(Difference(test.difference, test.half, test.p), '+.1f')} {VERDICTS[test.verdict]}"
+
+    rows = [[method, *(cell(method, regime) for regime in results.regimes)] for method in results.methods]
+    return [f"equal {results.equal[protocol]}", *results.regimes], rows
+
+
+def matrix_table(results: Results) -> Table:
+    """Make the matrix of the primary endpoint for a terminal."""
+    headings, rows = matrix(results, results.primary)
+    table = Table(*headings, show_edge=False, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
 def summary_table(results: Results) -> Table:
     """Make a table for a terminal of 80 columns: accuracy, difference to the baseline and cost of each arm."""
     protocols = results.ordered_protocols
     table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
     rival = "its own" if results.against else _short(results.baseline)
     table.add_column("arm", max_width=14, overflow="fold")
-    table.add_column(f"test acc., %\nequal {results.equal[results.primary]}", justify="right", no_wrap=True)
-    for protocol in protocols:
-        table.add_column(f"vs {rival}\nequal {results.equal[protocol]}", justify="right", no_wrap=True)
-    table.add_column("time\n/ step", justify="right", no_wrap=True)
-    table.add_column("steps to\nbaseline", justify="right", no_wrap=True)
+    against = [f"vs {rival}\nequal {results.equal[protocol]}" for protocol in protocols]
+    accuracy = f"test acc., %\nequal {results.equal[results.primary]}"
+    for heading in (accuracy, *against, "time\n/ step", "steps to\nbaseline"):
+        table.add_column(heading, justify="right", no_wrap=True)
     found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
     for arm in results.arms:
         row = found[results.primary][arm][0]
@@ -214,6 +248,10 @@ def _against(test: Comparison | None) -> str:
 def markdown(results: Results) -> str:
     """Format the verdict and a table per protocol as Markdown. A column without any value is left out."""
     lines = [f"**{results.verdict}**"]
+    for protocol in results.protocols if results.regimes else ():
+        headings, cells = matrix(results, protocol)
+        table = [headings, ["---"] * len(headings), *cells]
+        lines += ["", *(f"| {' | '.join(row)} |" for row in table)]
     for protocol in results.protocols:
         rows = rows_of(results, protocol)
         columns = {name: [_markdown_cell(*row, *what, results) for row in rows] for name, what in MARKDOWN.items()}
@@ -226,9 +264,7 @@ def markdown(results: Results) -> str:
 
 
 def _markdown_cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> str:
-    value = _value(row, test, key)
-    if key == "overhead.total" and value is not None:
-        return f"{1 + value:.2f} ×"
-    if isinstance(value, Estimate | Difference):
-        return estimate_text(value, form) + (_rival(test, results) if key == "difference" else "")
-    return p_value(value) if key == "p_holm" else shown(value, form)
+    if key == "overhead.total" and row.overhead is not None:
+        return f"{1 + row.overhead.total:.2f} ×"
+    cell = _cell(row, test, key, form, results)
+    return " ".join(number.text for number in cell.numbers) + cell.note

@@ -23,7 +23,6 @@ from smdl.methods import Method, as_method, make_source
 from smdl.reading import Reader
 from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
-from smdl.training.checkpoint import check_form
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
@@ -36,7 +35,7 @@ _CACHED = "smdl reference features 1"  # a new number whenever the content chang
 
 def make_method(config: TrainConfig) -> Method:
     """Return the method of a config, with the changes that the config makes to it. What cannot be made is refused."""
-    method, changes = as_method(config.method), config.objective.given()
+    method, changes = as_method(config.method), config.objective
     if changes and method.objective is None:
         raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
     try:
@@ -80,16 +79,6 @@ def make_optimizer(config: OptimizerConfig, parameters: Any) -> Optimizer:
         )
     kind = AdamW if config.name == "adamw" else Adam
     return kind(parameters, config.lr, weight_decay=config.weight_decay)
-
-
-def check_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Raise unless the state is that of an optimizer of the same kind and of weights of the same shapes."""
-    check_form("optimizer", state, optimizer.state_dict())
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    for number, values in state["state"].items():
-        for name, value in values.items():
-            if value is not None and value.ndim:  # a number, such as the step of Adam, has no dimension
-                check_form(f"{name} of weight {number}", value, weights[number].detach())
 
 
 def make_loss(config: TrainConfig) -> nn.Module:

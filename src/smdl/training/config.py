@@ -5,11 +5,10 @@ The command line and the YAML files set exactly these fields; nothing else confi
 
 import math
 import os
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
 
-from smdl.errors import choice, unknown, whole_number
-from smdl.objective import OPTIONS, Objective
+from smdl.errors import choice, number, one_of, positive, unknown, whole_number
 
 Config = TypeVar("Config")
 #: More threads than this are a mistake, and can crash the process.
@@ -83,7 +82,7 @@ class ModelConfig:
     """BatchNorm after every convolution; without it the residual branches start at zero"""
 
     def __post_init__(self) -> None:
-        _positive("model.width", self.width)
+        positive("model.width", self.width)
 
 
 @dataclass
@@ -100,12 +99,11 @@ class OptimizerConfig:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        _known("optimizer.name", self.name, OPTIMIZERS)
-        _positive("optimizer.lr", self.lr)
+        one_of("optimizer.name", self.name, OPTIMIZERS)
+        positive("optimizer.lr", self.lr)
         if not 0 <= self.momentum < 1:
             raise ValueError(choice("optimizer.momentum", self.momentum, "in [0, 1)"))
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(choice("optimizer.weight_decay", self.weight_decay, "a number ≥ 0"))
+        number("optimizer.weight_decay", self.weight_decay, "a number ≥ 0", low=0.0)
 
 
 @dataclass
@@ -122,37 +120,12 @@ class ScheduleConfig:
     """for step"""
 
     def __post_init__(self) -> None:
-        _known("schedule.name", self.name, SCHEDULES)
+        one_of("schedule.name", self.name, SCHEDULES)
         if not 0 <= self.warmup < 1:
             raise ValueError(choice("schedule.warmup", self.warmup, "in [0, 1)"))
         if not all(0 < milestone < 1 for milestone in self.milestones):
             raise ValueError(choice("schedule.milestones", self.milestones, "fractions of the run in (0, 1)"))
-        _positive("schedule.gamma", self.gamma)
-
-
-@dataclass
-class _ObjectiveConfig:
-    """The objective: weights make a new one; options alone change the method's own."""
-
-    def given(self) -> dict[str, Any]:
-        """Return what was set."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-def _objective_fields() -> list[tuple[str, Any, Any]]:
-    """Return a field per term and per option of Objective: a new one reaches the command line by itself."""
-    hints = get_type_hints(Objective.__init__)
-    weights = [(name, float | None, None) for name in Objective.terms()]
-    return weights + [(name, hints[name] | None, None) for name in OPTIONS]
-
-
-if TYPE_CHECKING:
-
-    class ObjectiveConfig(_ObjectiveConfig):
-        def __init__(self, **changes: Any) -> None: ...
-else:
-    ObjectiveConfig = make_dataclass("ObjectiveConfig", _objective_fields(), bases=(_ObjectiveConfig,))
-    ObjectiveConfig.__doc__, ObjectiveConfig.__module__ = _ObjectiveConfig.__doc__, __name__
+        positive("schedule.gamma", self.gamma)
 
 
 @dataclass
@@ -162,13 +135,14 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, or package.module:name"""
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, fresh, or package.module:name"""
+    objective: dict[str, Any] = field(default_factory=dict)
+    """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
-    """changes the method's source of candidates: `source` (full, random_pool or package.module:Class) and its options
-    (every, replacement; factor)"""
+    """changes the method's source of candidates: `source` (observed, random_pool, full or package.module:Class) and its
+    options (factor, lag, start, rescore, trust, …; factor; every, replacement)"""
     reference_fraction: float = 0.5
     """part of the training set on which the reference model of feature_match is trained"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -195,6 +169,7 @@ class TrainConfig:
     """number of training samples whose loss and error are measured after every epoch, without augmentation"""
 
     def __post_init__(self) -> None:
+        self.objective = {name: value for name, value in self.objective.items() if value is not None}
         for name, least in (("batch_size", 1), ("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
             whole_number(name, getattr(self, name), least)
         for name in ("steps", "threads"):
@@ -204,16 +179,6 @@ class TrainConfig:
             raise ValueError(choice("threads", self.threads, f"at most {MOST_THREADS}, 16 per core"))
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
-
-
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(choice(name, value, "a positive number"))
-
-
-def _known(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(unknown(name, value, allowed))
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -43,11 +43,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             raise
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with replacing(path) as file:
+        file.write(content)
+
+
 def write_sealed(path: Path, payload: bytes, kind: str) -> None:
     """Write a line with the kind of the file and the sha256 of the payload, then the payload, atomically."""
-    with replacing(path) as file:
-        file.write(_seal(payload, kind))
-        file.write(payload)
+    write_bytes(path, _seal(payload, kind) + payload)
 
 
 def read_sealed(path: Path, kind: str) -> bytes:
@@ -66,18 +70,26 @@ def _seal(payload: bytes, kind: str) -> bytes:
     return f"{kind} sha256 {hashlib.sha256(payload).hexdigest()}\n".encode()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
-    with replacing(path) as file:
-        file.write((json.dumps(value, indent=2) + "\n").encode())
+def write_json(path: Path, value: dict[str, Any], checksum: bool = False) -> None:
+    """Write `value` as indented JSON, atomically; with one more key, "checksum", if `read_json` is to verify it."""
+    added = {"checksum": _checksum(value)} if checksum else {}
+    write_bytes(path, (json.dumps({**value, **added}, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Return None if it is missing or damaged."""
+    """Read a JSON file, without its checksum. Return None if it is missing or damaged. A file without a checksum, of an
+    older version or written by hand, is believed."""
     try:
-        return json.loads(path.read_text())
+        value = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return None
+    given = value.pop("checksum", None) if isinstance(value, dict) else None
+    return value if given in (None, _checksum(value)) else None
+
+
+def _checksum(value: Any) -> str:
+    """Return the sha256 of a value as JSON on one line. Reading and writing JSON keeps order and every digit."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def append_line(path: Path, record: Any) -> None:
@@ -90,8 +102,13 @@ def append_line(path: Path, record: Any) -> None:
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """Write a JSONL file that holds exactly these records, atomically."""
-    with replacing(path) as file:
-        file.write("".join(json.dumps(record) + "\n" for record in records).encode())
+    write_bytes(path, "".join(json.dumps(record) + "\n" for record in records).encode())
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the checksum of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def unused(folder: Path) -> bool:
@@ -104,11 +121,16 @@ def unused(folder: Path) -> bool:
         return not folder.exists()
 
 
+def names(path: Path) -> Iterator[Path]:
+    """Yield path, path-2, path-3, ..."""
+    yield path
+    yield from (path.with_name(f"{path.name}-{number}") for number in count(2))
+
+
 @contextmanager
 def claimed(path: Path) -> Iterator[Path]:
     """Make and lock the folder `path`, or path-2, path-3, ... if that one is used already."""
-    for number in count(1):
-        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+    for folder in names(path):
         if not unused(folder):
             continue
         with disk_errors(folder):

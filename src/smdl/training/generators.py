@@ -42,19 +42,19 @@ def check_generators(state: dict[str, Any], device: torch.device) -> None:
     check_keys("generators", state, ("torch", "device", "numpy", "python"))
     if (state["device"] is None) != (device.type == "cpu"):
         raise ValueError(f"it was not written on a device of type {device.type}")
-    torch.Generator().set_state(state["torch"])
-    name, keys, *rest = state["numpy"]
-    np.random.RandomState().set_state((name, keys.numpy().astype(np.uint32), *rest))
-    version, numbers, gauss = state["python"]
-    random.Random().setstate((version, tuple(numbers), gauss))
+    _set(state, torch.Generator().set_state, np.random.RandomState().set_state, random.Random().setstate)
 
 
 def restore_generators(state: dict[str, Any], device: torch.device) -> None:
     """Restore a state of `generator_state`."""
-    torch.set_rng_state(state["torch"])
     if state["device"] is not None:
         getattr(torch, device.type).set_rng_state(state["device"])
+    _set(state, torch.set_rng_state, np.random.set_state, random.setstate)
+
+
+def _set(state: dict[str, Any], set_torch: Any, set_numpy: Any, set_python: Any) -> None:
+    set_torch(state["torch"])
     name, keys, *rest = state["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    set_numpy((name, keys.numpy().astype(np.uint32), *rest))
     version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
+    set_python((version, tuple(numbers), gauss))

@@ -1,8 +1,6 @@
 """The training loop. It does not know which method it runs: batches come from a loader."""
 
 import math
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,22 +13,22 @@ import torch
 import yaml
 
 from smdl.batches import move
-from smdl.errors import check_keys
 from smdl.loader import DataLoader
 from smdl.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
-from smdl.training import checkpoint
-from smdl.training.build import check_optimizer, make_loader, make_loss, make_optimizer
+from smdl.training import checkpoint, files
+from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
-from smdl.training.files import append_line, claimed, locked, replacing, write_json, write_lines
-from smdl.training.generators import check_generators, generator_state, restore_generators, seeded_generators
+from smdl.training.generators import seeded_generators
+from smdl.training.interrupts import Interrupted, interruptible
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
-from smdl.training.progress import Display, Silent
+from smdl.training.progress import Display
 from smdl.training.schedule import rate
+from smdl.training.state import restore, state_of
 from smdl.training.usage_snapshot import write_usage_snapshot
 
 
@@ -42,21 +40,10 @@ class KilledError(OSError):
     """A worker process was killed."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """Stopped by a signal, with a checkpoint written."""
-
-    def __init__(self, number: int, advice: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; resume with {advice}")
-        self.number, self.advice = number, advice
-
-    def __reduce__(self) -> tuple[Any, ...]:  # it is sent from worker processes
-        return Interrupted, (self.number, self.advice)
-
-
 def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
     """Train a new run in `out`, or in the next free name (out-2, …) if that is used. Return its summary."""
     run = Run(config, display)  # errors in the config show before a folder is made
-    with claimed(out) as folder:
+    with files.claimed(out) as folder:
         return run.begin(folder)
 
 
@@ -66,9 +53,9 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
         raise ValueError(
             f"{folder} is not the folder of a run: it has no config.yaml. To start a run there, use --out {folder}"
         )
-    if (folder / "summary.json").exists():
+    if files.read_json(folder / "summary.json") is not None:  # a damaged one is written again
         raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
-    with locked(folder):
+    with files.locked(folder):
         try:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -85,7 +72,7 @@ class Run:
     """A run: the objects that its config describes, and the training loop."""
 
     def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
-        self.config, self.display = config, display or Silent()
+        self.config, self.display = config, display or Display()
         self.checkpoint: Path | None = None
         with threads(config.threads):
             self._build(config)
@@ -121,8 +108,7 @@ class Run:
 
     def begin(self, folder: Path) -> dict[str, Any]:
         """Write the config and train."""
-        with replacing(folder / "config.yaml") as file:
-            file.write(yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        files.write_bytes(folder / "config.yaml", yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
         return self.train(folder)
 
     def train(self, folder: Path) -> dict[str, Any]:
@@ -130,17 +116,17 @@ class Run:
         self.folder, self.checkpoint = folder, folder / "checkpoint.pt"
         for part in folder.glob(".*.part"):  # left by a write that was killed
             part.unlink()
-        with seeded_generators(self.config.seed), threads(self.config.threads), self._stoppable():
+        with seeded_generators(self.config.seed), threads(self.config.threads), interruptible(self._stop):
             if self.checkpoint.exists():
-                self._restore(checkpoint.load(self.checkpoint))
+                restore(self, checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
-            write_lines(metrics, self.records)  # without records after the checkpoint
+            files.write_lines(metrics, self.records)  # without records after the checkpoint
             for record in self.records:
                 self.display.epoch(record, self.epochs)
             try:
                 while self.epoch < self.epochs:
                     record = self._one_epoch()
-                    append_line(metrics, record)
+                    files.append_line(metrics, record)
                     self.display.epoch(record, self.epochs)
                     self._write_counts()
                     self._save()
@@ -271,74 +257,23 @@ class Run:
             " A lower optimizer.lr or a schedule.warmup usually helps"
         )
 
-    def _state(self) -> dict[str, Any]:
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "loader": self.loader.state_dict(),
-            "meters": self.meters.state(),
-            "records": self.records,
-            "counts": self.counts,
-            "generators": generator_state(self.device),
-        }
+    def _stop(self, number: int) -> None:
+        self.stopped_by = number
+        self.display.note("stopping after this step, writing a checkpoint (Ctrl-C to stop at once)")
 
     def _save(self) -> None:
         assert self.checkpoint is not None
-        checkpoint.save(self.checkpoint, self._state())
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint. One that does not fit this run is refused, and changes nothing."""
-        try:
-            self._check_state(state)
-            self.loader.load_state_dict(state["loader"])  # checks its own part
-        except Exception as error:  # a value of a wrong type can fail in any way
-            raise checkpoint.CheckpointError(f"{self.checkpoint} does not fit this run: {error}") from error
-        self.epoch, self.step = state["epoch"], state["step"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.meters, self.records, self.counts = Meters(**state["meters"]), state["records"], state["counts"]
-        restore_generators(state["generators"], self.device)
-
-    def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise unless a state has the form of this run's state and its numbers agree with each other."""
-        own = self._state()
-        check_keys("it", state, own)
-        for name in ("epoch", "step", "model", "meters", "counts", "records"):
-            checkpoint.check_form(name, state[name], own[name])
-        check_optimizer(self.optimizer, state["optimizer"])
-        check_generators(state["generators"], self.device)
-        meters, records, counts, loader = (state[name] for name in ("meters", "records", "counts", "loader"))
-        for record in records:
-            checkpoint.check_form("a record", record, {})
-        steps, samples = [record["steps"] for record in records], [record["samples"] for record in records]
-        over = state["epoch"] == self.epochs
-        facts = {
-            "epoch": (state["epoch"], [len(records)]),
-            "the last step": (state["step"], [(steps[-1] if steps else 0) + meters["batches"]]),
-            "the epochs of the records": ([record["epoch"] for record in records], [list(range(len(records)))]),
-            "the steps of the records": (steps, [sorted(steps)]),
-            "the sum of counts": (int(counts.sum()), [sum(samples) + meters["samples"]]),
-            "the number of epochs": (max(state["epoch"], self.epochs), [self.epochs]),
-            "the number of batches after the last epoch": (over * meters["batches"], [0]),
-        }
-        if not over:  # a run that is cut by `steps` ends in the middle of an epoch
-            place = [state["epoch"], meters["batches"]], [state["epoch"] + 1, 0]
-            facts["the place of the loader"] = [loader["epoch"], loader["step"]], place
-        for name, (found, expected) in facts.items():
-            if found not in expected:
-                raise ValueError(f"{name} must be {' or '.join(map(str, expected))}, got {found}")
+        checkpoint.save(self.checkpoint, state_of(self))
 
     def _write_counts(self) -> None:
-        with replacing(self.folder / "counts.npy") as file:
+        with files.replacing(self.folder / "counts.npy") as file:
             np.save(file, self.counts.numpy(), allow_pickle=False)
 
     def _finish(self) -> dict[str, Any]:
         from safetensors.torch import save
 
-        with replacing(self.folder / "model.safetensors") as file:
-            file.write(save({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}))
+        weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+        files.write_bytes(self.folder / "model.safetensors", save(weights))
         write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
         records, parts = self.records, self.records[-1]["seconds"]
         summary = {
@@ -352,30 +287,10 @@ class Run:
             "classes": self.splits.classes,
             "environment": self.environment,
             "folder": str(self.folder),
+            "metrics_sha256": files.digest(self.folder / "metrics.jsonl"),
         }
-        write_json(self.folder / "summary.json", summary)
+        files.write_json(self.folder / "summary.json", summary, checksum=True)
         return summary
-
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Finish the current step and write a checkpoint at the first Ctrl-C or SIGTERM; end at once at the second."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def stop(number: int, frame: Any) -> None:  # noqa: ARG001
-            self.stopped_by = number
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
-            self.display.note("stopping after this step, writing a checkpoint (Ctrl-C to stop at once)")
-
-        for number in before:
-            signal.signal(number, stop)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 @contextmanager

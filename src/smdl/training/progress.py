@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -27,8 +27,8 @@ class ArmProgress:
     seconds_left: float | None  # None in a comparison that is not timed
 
 
-class Display(Protocol):
-    """Receives what happens in a run or a comparison and shows it."""
+class Display:
+    """Receives what happens in a run or a comparison. This one shows nothing."""
 
     def note(self, text: str) -> None: ...
     def phase(self, what: str) -> None: ...
@@ -41,22 +41,11 @@ class Display(Protocol):
 def display(quiet: bool = False) -> Display:
     """Return the display that suits standard output: a live table for a terminal, else plain lines."""
     if quiet:
-        return Silent()
+        return Display()
     return Terminal() if sys.stdout.isatty() else Lines()
 
 
-class Silent:
-    """Shows nothing."""
-
-    def note(self, text: str) -> None: ...
-    def phase(self, what: str) -> None: ...
-    def step(self, what: str, done: int, total: int, detail: str = "") -> None: ...
-    def epoch(self, record: dict[str, Any], epochs: int) -> None: ...
-    def arms(self, arms: list[ArmProgress]) -> None: ...
-    def close(self) -> None: ...
-
-
-class Lines(Silent):
+class Lines(Display):
     """Prints one line per phase and per epoch, and one line every half minute during what takes longer."""
 
     def __init__(self) -> None:
@@ -90,7 +79,7 @@ class Lines(Silent):
             print("  " + ", ".join([*texts, *([f"{_duration(sum(left))} left"] if left else [])]), flush=True)
 
 
-class Terminal:
+class Terminal(Display):
     """Shows a table with one row per epoch, or per arm of a comparison, and a bar below it."""
 
     def __init__(self, console: Console | None = None) -> None:

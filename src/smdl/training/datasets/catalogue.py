@@ -3,7 +3,6 @@
 The sha256 sums of the downloads are those of TensorFlow Datasets and Keras, for files of the same address and size.
 """
 
-import hashlib
 import os
 import tarfile
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 from smdl.errors import unknown
 from smdl.training.datasets.download import fetch
 from smdl.training.datasets.errors import DamagedError, DataError
-from smdl.training.files import cache_folder, disk_errors
+from smdl.training.files import cache_folder, digest, disk_errors
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
 
@@ -177,8 +176,7 @@ def _lack(place: Path, entry: Entry) -> str:
 def _sum(path: Path, like: str) -> str:
     """Checksum of a file, by the algorithm of the checksum `like`."""
     algorithm = like.partition(":")[0]
-    with path.open("rb") as file:
-        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+    return f"{algorithm}:{digest(path, algorithm)}"
 
 
 def _unpack(archive: Path, folder: Path) -> None:
