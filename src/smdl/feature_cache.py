@@ -62,7 +62,7 @@ class FeatureCache:
                     f"features must keep their width: it was {kept.shape[1]} until now, and is {new.shape[1]}"
                 )
             new = new.clamp(-self._limit, self._limit).to(device, self._dtype)
-            kept.index_copy_(0, index, new if found is None else torch.where(found[:, None], new, kept[index]))
+            kept[index] = new if found is None else torch.where(found[:, None], new, kept[index])
 
     def scores(self, scorer: Scorer, rows: np.ndarray) -> tuple[Scores, np.ndarray] | None:
         """Return the scores of these samples, on the host, and which of them were ever seen; None before the first
