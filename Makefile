@@ -29,6 +29,7 @@ test-lowest: $(LOWEST)/.installed
 bench: .venv/.benched
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python benchmarks/complexity.py
+	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/augment.py
 
 install: .venv/.installed

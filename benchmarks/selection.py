@@ -17,7 +17,6 @@ os.environ["NUMBA_NUM_THREADS"] = "1"
 import argparse
 import functools
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ from data import CLASSES, SEED, WIDTH, Arrays
 from growth import growth, start
 from peers import PACKAGES, installed, peers
 from plain import Scores, facility_location, farthest, get_mini_batch, gradients
-from timing import Report, Side, prepared, race, verdict
+from timing import Report, Side, commit, prepared, processor, race, verdict
 
 SIZE = 50
 EPSILON = 0.01
@@ -217,22 +216,10 @@ def conditions(report: Report) -> None:
     versions |= {package: installed(package) or "not installed" for package in PACKAGES}
     report.say("# Selection benchmark")
     report.say()
-    report.say(f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}")
+    report.say(f"- machine: {processor()}, {os.cpu_count()} cores, {platform.system()}")
     report.say(f"- versions: {', '.join(f'{name} {version}' for name, version in versions.items())}")
-    report.say(f"- commit: {_commit()}; seed {SEED}; features float32, d = {WIDTH}, C = {CLASSES}")
+    report.say(f"- commit: {commit()}; seed {SEED}; features float32, d = {WIDTH}, C = {CLASSES}")
     report.say("- medians of sides that take turns; ratio = CPU time divided by that of smdl; compiling is not counted")
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def main() -> None:

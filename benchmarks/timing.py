@@ -2,6 +2,8 @@
 
 import gc
 import multiprocessing
+import platform
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -152,3 +154,17 @@ def shown(cell: object) -> str:
 def verdict(met: bool, measured: str = "") -> str:
     """Return "met" or "missed", with the measured number."""
     return ("met" if met else "**missed**") + (f" ({measured})" if measured else "")
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def commit() -> str:
+    """Return the commit of this repository, with "-dirty" if files were changed since."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

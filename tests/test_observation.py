@@ -3,6 +3,7 @@
 import copy
 import gc
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from smdl import observation
 from smdl.observation import Observer
 from smdl.scoring import Scorer
 from tests.toys import CLASSES, WIDTH, Net, Tuples
@@ -42,7 +44,8 @@ def assert_observed(observer: Observer, features: Tensor, logits: Tensor, rows: 
     assert seen is not None
     wanted = torch.zeros(ROWS, dtype=torch.bool)
     wanted[rows] = True
-    assert torch.equal(seen.found, wanted)
+    assert torch.equal(wanted if seen.found is None else seen.found, wanted)
+    assert seen.found is not None or bool(wanted.all())
     assert seen.features is not None
     assert torch.allclose(seen.features[rows], features[rows], **close)
     assert torch.allclose(seen.logits[rows], logits[rows], **close)
@@ -123,7 +126,34 @@ def test_no_other_forward_is_taken_for_one_of_the_batch(forward):
     observer = watched(model)
     forward(model, x)
     seen = observer.finish()
-    assert seen is None or not bool(seen.found.any())
+    assert seen is None or (seen.found is not None and not bool(seen.found.any()))
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(0, 5)])
+def test_a_batch_that_was_changed_in_place_is_not_recognised(part):
+    (x, y), model = batch_of(), Net()
+    observer = watched(model, (x, y))
+    x.copy_(x.flip(0))
+    model(x if part == slice(None) else x[part])
+    assert observer.finish() is None
+
+
+def test_the_batch_itself_is_recognised_without_fingerprints(monkeypatch):
+    (x, y), model = batch_of(), Net().eval()
+    observer, wanted = watched(model, (x, y)), expected(model, x)
+    monkeypatch.setattr(observation, "fingerprints", None)
+    model(x)
+    assert_observed(observer, *wanted, atol=1e-6)
+
+
+def test_tensors_of_inference_mode_are_observed():
+    with torch.inference_mode():
+        x, y = batch_of()
+        x, y = x.clone(), y.clone()
+    model = Net().eval()
+    observer, wanted = watched(model, (x, y)), expected(model, x)
+    model.requires_grad_(False)(x)
+    assert_observed(observer, *wanted, atol=1e-6)
 
 
 def test_an_evaluation_in_between_is_ignored():
@@ -248,7 +278,7 @@ def test_tokens_that_differ_by_one_are_told_apart():
     output = model(mask=batch["mask"].flip(0), tokens=tokens.flip(0))
     seen = observer.finish()
     assert seen is not None
-    assert bool(seen.found.all())
+    assert seen.found is None or bool(seen.found.all())
     assert torch.equal(seen.logits, output["logits"].flip(0))
 
 
@@ -291,13 +321,16 @@ def test_the_hooks_go_with_the_observer():
 
 
 def test_nothing_is_kept_between_iterations():
-    (x, _), model = batch_of(), Net()
-    observer = watched(model)
+    (x, y), model = batch_of(), Net()
+    observer = watched(model, (x, y))
     observer.stop()
     for _ in range(3):
         model(x)
     assert observer._log is not None
     assert observer._log.forwards == []
+    kept = weakref.ref(x)
+    del x
+    assert kept() is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert observer.finish() is None

@@ -67,7 +67,7 @@ def test_scores_are_the_eval_forward_row_by_row():
     with torch.no_grad():
         features, logits = model.body(DATA.x), model(DATA.x)
     assert torch.equal(scores.features, features)
-    assert torch.equal(scores.probabilities, logits.softmax(1))
+    assert torch.allclose(scores.probabilities, logits.softmax(1), rtol=1e-6)
     assert torch.equal(scores.labels, DATA.y)
     assert torch.equal(scores.losses, F.cross_entropy(logits, DATA.y, reduction="none"))
     assert not any(value.requires_grad for value in scores)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from smdl.errors import check_keys
 from smdl.pool import host
@@ -31,26 +30,30 @@ class FeatureCache:
 
     def __init__(self, samples: int, dtype: str, device: str, sketch: int | None) -> None:
         self._samples, self._dtype, self._sketch = samples, TYPES[dtype], sketch
-        self._on_model = device == "model"
+        self._limit, self._on_model = torch.finfo(self._dtype).max, device == "model"
         self._projection: Tensor | None = None
         self._features: Tensor | None = None
         self._logits: Tensor | None = None
-        self._labels = torch.zeros(samples, dtype=torch.int64)  # on the host
+        self._labels = np.zeros(samples, np.int64)
         self._seen = torch.zeros(samples, dtype=torch.bool)
 
     def write(
-        self, scorer: Scorer, rows: np.ndarray, found: Tensor, features: Tensor, logits: Tensor, labels: Tensor
+        self, scorer: Scorer, rows: np.ndarray, found: Tensor | None, features: Tensor, logits: Tensor, labels: Tensor
     ) -> None:
-        """Keep what a forward computed for these samples, where it is `found`. This does not wait for the device."""
+        """Keep what a forward computed for these samples, where they are `found`; None means all. This does not wait
+        for the device."""
         if self._sketch is not None:
             features = features @ self._matrix(features)
         if self._features is None:
             self._allocate(features.shape[1], logits.shape[1], scorer)
         device = self._move(scorer)
-        index = torch.from_numpy(rows)
-        self._labels[index] = labels.cpu()
-        index, found = index.to(device), found.to(device)
-        self._seen[index] |= found
+        self._labels[rows] = host(labels)
+        index = torch.from_numpy(rows).to(device)
+        if found is None:
+            self._seen.index_fill_(0, index, True)
+        else:
+            found = found.to(device)
+            self._seen[index] |= found
         for kept, new in ((self._features, features), (self._logits, logits)):
             if kept is None:
                 continue
@@ -58,42 +61,43 @@ class FeatureCache:
                 raise ValueError(
                     f"features must keep their width: it was {kept.shape[1]} until now, and is {new.shape[1]}"
                 )
-            limit = torch.finfo(self._dtype).max
-            new = new.clamp(-limit, limit).to(device, self._dtype)
-            kept[index] = torch.where(found[:, None], new, kept[index])
+            new = new.clamp(-self._limit, self._limit).to(device, self._dtype)
+            kept[index] = new if found is None else torch.where(found[:, None], new, kept[index])
 
     def scores(self, scorer: Scorer, rows: np.ndarray) -> tuple[Scores, np.ndarray] | None:
         """Return the scores of these samples, on the host, and which of them were ever seen; None before the first
         write. One transfer fetches everything from the device."""
         if self._features is None:
             return None
-        device, index = self._move(scorer), torch.from_numpy(rows)
-        labels, index = self._labels[index], index.to(device)
-        features, seen = self._features[index].float(), self._seen[index]
+        device, labels = self._move(scorer), torch.from_numpy(self._labels[rows])
+        index = torch.from_numpy(rows).to(device)
+        features, seen = self._features.index_select(0, index).float(), self._seen.index_select(0, index)
         if self._logits is None:
             fresh = scorer.logits_from(features.to(scorer.device))
             assert fresh is not None
             logits = fresh.to(device)
         else:
-            logits = self._logits[index].float()
+            logits = self._logits.index_select(0, index).float()
         if device.type != "cpu":
             packed = torch.cat([features, logits, seen[:, None].float()], dim=1).cpu()
             features, logits, seen = packed.split([features.shape[1], logits.shape[1], 1], dim=1)
             features, seen = features.contiguous(), seen[:, 0] > 0
-        losses = F.cross_entropy(logits, labels, reduction="none")
-        return Scores(features, logits.softmax(dim=1), labels, losses), seen.numpy()
+        return Scores.of(features, logits, labels), seen.numpy()
 
-    def votes(self, scorer: Scorer, rng: np.random.Generator) -> tuple[np.ndarray, Votes]:
-        """Return the samples seen so far, and how their nearest neighbours are labelled."""
+    def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
+        """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
+        labelled."""
         device = self._move(scorer)
         rows = host(self._seen.nonzero()[:, 0])
         if self._features is None or len(rows) == 0:
             return rows, Votes(np.zeros(0), np.zeros(0))
-        index = torch.from_numpy(rows)
-        features = self._features[index.to(device)]
+        features = self._features[torch.from_numpy(rows).to(device)]
         if not bool(features.isfinite().all()):
             raise NotFiniteError("the model's features must be finite: has training diverged?")
-        return rows, neighbour_votes(features, self._labels[index], rng)
+        asked = np.arange(len(rows))
+        if most is not None and most < len(rows):
+            asked = rng.choice(len(rows), most, replace=False)
+        return rows[asked], neighbour_votes(features, torch.from_numpy(self._labels[rows]), rng, asked)
 
     def pretend_seen(self) -> None:
         """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""
@@ -104,12 +108,13 @@ class FeatureCache:
         for kept in (self._features, self._logits):
             if kept is not None:
                 kept[:] = kept[source]
-        self._labels[:] = self._labels[source.cpu()]
+        self._labels[:] = self._labels[host(source)]
         self._seen[:] = True
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of everything that is kept."""
-        held = {"features": self._features, "logits": self._logits, "labels": self._labels, "seen": self._seen}
+        labels = torch.from_numpy(self._labels)
+        held = {"features": self._features, "logits": self._logits, "labels": labels, "seen": self._seen}
         return {name: None if value is None else value.cpu().clone() for name, value in held.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,7 +128,7 @@ class FeatureCache:
             if shape is None or value.dtype != dtype or len(shape) != dimensions or shape[0] != self._samples:
                 got = type(value).__name__ if shape is None else f"{value.dtype} of shape {shape}"
                 raise ValueError(f"{name} of the feature cache must be {dtype} with {self._samples} rows, got {got}")
-        self._labels, self._seen = state["labels"].clone(), state["seen"].clone()
+        self._labels, self._seen = host(state["labels"]).copy(), state["seen"].clone()
         self._features, self._logits = (
             None if state[name] is None else state[name].clone() for name in ("features", "logits")
         )

@@ -259,8 +259,7 @@ class DataLoader(Loader):
             for name, given in (("features", matrix), ("logits", outputs)):
                 if len(given) != len(places):
                     raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
-            everything = torch.ones(len(places), dtype=torch.bool, device=matrix.device)
-            self._keep(places, Observation(everything, outputs.float(), matrix.float()))
+            self._keep(Observation(None, outputs.float(), matrix.float()), places)
         elif losses is not None or outputs is not None:
             self._keep_losses(places, self._losses(places, outputs) if losses is None else losses)
         self._observed = True
@@ -277,16 +276,19 @@ class DataLoader(Loader):
         self._take_observation()
         return self.candidates.suspects(self._scorer, count)
 
-    def _keep(self, places: np.ndarray, seen: Observation) -> None:
-        """Pass on what is known of these rows of the current batch."""
+    def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
+        """Pass on what is known of these rows of the current batch, by default all."""
         assert self.selection is not None
         assert self._targets is not None
         if self._needs_features:
-            labels = self._targets[torch.from_numpy(places).to(self._targets.device)]
-            self.candidates.remember(self._scorer, self.selection.indices[places], seen, labels)
+            rows, labels = self.selection.indices, self._targets
+            if places is not None:
+                rows, labels = rows[places], labels[torch.from_numpy(places).to(labels.device)]
+            self.candidates.remember(self._scorer, rows, seen, labels)
         if self.strategy.needs_losses:
-            found = host(seen.found)
-            self._keep_losses(places[found], self._losses(places, seen.logits)[found])
+            places = np.arange(len(self.selection)) if places is None else places
+            losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
+            self._keep_losses(places[found], losses[found])
 
     def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray:
         assert logits is not None
@@ -385,10 +387,9 @@ class DataLoader(Loader):
         """Pass on what the training forwards of the current batch have shown so far."""
         seen = None if self._observer is None or self.selection is None else self._observer.finish()
         if seen is not None:
-            assert self.selection is not None
-            self._keep(np.arange(len(self.selection)), seen)
+            self._keep(seen)
             # Reading `found` waits for the device: not at every step.
-            self._observed = self._observed or self._step > 1 or bool(seen.found.any())
+            self._observed = self._observed or self._step > 1 or seen.found is None or bool(seen.found.any())
 
     def _warn_unobserved(self) -> None:
         if self._observed or not (self.strategy.needs_losses or self._needs_features):

@@ -1,8 +1,8 @@
 """Observation: what the training forward computes for the samples of the current batch.
 
-Hooks on the model keep the inputs, the features and the logits of every forward with gradients. Each
-row of the batch is then looked up among the rows of those inputs by a fingerprint. So parts of a batch (gradient
-accumulation) and rows in another order are found, and a forward of anything else is ignored.
+Hooks on the model keep the inputs, the features and the logits of every forward with gradients. If these inputs are
+another tensor than that of the batch, each row of the batch is looked up among their rows by a fingerprint. So parts of
+a batch (gradient accumulation) and rows in another order are found, and a forward of anything else is ignored.
 """
 
 import weakref
@@ -24,7 +24,9 @@ PROJECTIONS = 4
 class Observation(NamedTuple):
     """One row per sample of the batch, in its order."""
 
-    found: Tensor  # (B,) bool: whether the sample was forwarded. Other rows of the rest have no meaning.
+    found: (
+        Tensor | None
+    )  # (B,) bool: whether the sample was forwarded, else its other rows mean nothing. None: all were.
     logits: Tensor  # (B, C) float32
     features: Tensor | None  # (B, D) float32
 
@@ -47,6 +49,7 @@ class Observer:
 
     def stop(self) -> None:
         """Expect no forwards until the next start."""
+        self._expected = None
         if self._log is not None:
             _close(self._log)
 
@@ -59,10 +62,12 @@ class Observer:
         parts = [part for forward in forwards if (part := self._part(forward)) is not None]
         if not parts:
             return None
-        logits, features = torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts])
-        found, row = self._expected.look_up([part.inputs for part in parts])
-        if row is not None:
-            logits, features = logits[row], features[row]
+        found, (inputs, logits, features) = None, parts[0]
+        if not self._expected.holds(inputs):
+            found, row = self._expected.look_up([part.inputs for part in parts])
+            logits, features = torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts])
+            if row is not None:
+                logits, features = logits[row], features[row]
         return Observation(found, logits.float(), features if self._needs_features else None)
 
     def _part(self, forward: "_Forward") -> "_Part | None":
@@ -158,7 +163,8 @@ class _Inputs:
     """The inputs of a batch, by which its rows are found again.
 
     The fingerprint of a row is its inner product with a few random vectors. Rows are the same if their fingerprints
-    differ by rounding only: the model may get them on another device or in a shorter float type.
+    differ by rounding only: the model may get them on another device or in a shorter float type. Once the batch is
+    changed in place, no row is found: torch counts such changes, as it must for the backward.
     """
 
     def __init__(self, batch: Any, targets: Tensor) -> None:
@@ -171,27 +177,32 @@ class _Inputs:
                 "a batch without a tensor of inputs cannot be recognised in the training forward:"
                 ' use candidates=smdl.Observed(observe="manual")'
             )
-        self._name, self._shape, self._dtype = name, inputs.shape[1:], inputs.dtype
-        self._lengths, self._prints = _wide(inputs).norm(dim=1), fingerprints(inputs)
+        self._name, self._inputs, self._version = name, inputs, _version(inputs)
 
     def among(self, args: Any, kwargs: Any) -> Tensor | None:
         """Return the argument of a forward that could hold rows of this column."""
+        if _version(self._inputs) != self._version:
+            return None
         named = kwargs.get(self._name) if self._name is not None else None
         for _, tensor in [("", named)] if isinstance(named, Tensor) else _tensors([args, kwargs]):
-            if tensor.ndim > 0 and tensor.shape[1:] == self._shape:
+            if tensor.ndim > 0 and tensor.shape[1:] == self._inputs.shape[1:]:
                 return tensor
         return None
 
-    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is (None: all
-        rows, in their order)."""
+    def holds(self, forwarded: Tensor) -> bool:
+        """Whether these are the inputs of the batch themselves."""
+        return forwarded is self._inputs
+
+    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+        """Return for each row of the batch whether it was forwarded (None: all were), and which of the forwarded rows
+        it is (None: all rows, in their order)."""
         prints = torch.cat([fingerprints(inputs) for inputs in forwarded])
-        tolerance = max(map(_tolerance, (self._dtype, *(inputs.dtype for inputs in forwarded))))
-        expected, allowed = self._prints.to(prints), tolerance * self._lengths.to(prints)
-        if prints.shape == expected.shape and prints.device.type == "cpu":  # elsewhere the look would wait
-            found = (expected - prints).abs().amax(dim=1) <= allowed
-            if bool(found.all()):
-                return found, None
+        tolerance = max(map(_tolerance, (self._inputs.dtype, *(inputs.dtype for inputs in forwarded))))
+        expected, lengths = fingerprints(self._inputs).to(prints), _wide(self._inputs).norm(dim=1).to(prints)
+        allowed = tolerance * lengths
+        in_order = prints.shape == expected.shape and prints.device.type == "cpu"  # elsewhere the look would wait
+        if in_order and bool(((expected - prints).abs().amax(dim=1) <= allowed).all()):
+            return None, None
         gaps = (expected[:, None] - prints[None]).abs().amax(dim=2)  # (rows of the batch, rows of the forwards)
         same = gaps <= allowed[:, None]
         return same.any(dim=1), same.to(torch.uint8).argmax(dim=1)
@@ -207,6 +218,11 @@ def fingerprints(inputs: Tensor) -> Tensor:
     """Return the fingerprint of each row, (B, PROJECTIONS)."""
     rows = _wide(inputs)
     return rows @ _directions(rows.shape[1], rows.dtype, rows.device)
+
+
+def _version(tensor: Tensor) -> int:
+    """Return how often a tensor was changed in place."""
+    return 0 if tensor.is_inference() else tensor._version  # torch refuses to change inference tensors
 
 
 def _tolerance(dtype: torch.dtype) -> float:

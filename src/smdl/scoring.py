@@ -26,6 +26,13 @@ class Scores(NamedTuple):
     labels: Tensor  # (B,) int64
     losses: Tensor  # (B,) float32
 
+    @classmethod
+    def of(cls, features: Tensor, logits: Tensor, labels: Tensor) -> "Scores":
+        """Return the scores of a forward that made these features and logits."""
+        log_probabilities = logits.log_softmax(dim=1)
+        losses = F.nll_loss(log_probabilities, labels, reduction="none")
+        return cls(features, log_probabilities.exp(), labels, losses)
+
 
 class NotFiniteError(ValueError):
     """The model's features or probabilities are not finite."""
@@ -161,14 +168,8 @@ class Scorer:
                     f"features, logits and targets must have one row per sample,"
                     f" got {len(features)}, {len(logits)} and {len(labels)}"
                 )
-            logits = logits.float()
             self.samples += len(logits)
-            return Scores(
-                features.float().flatten(1),
-                logits.softmax(dim=1),
-                labels,
-                F.cross_entropy(logits, labels, reduction="none"),
-            )
+            return Scores.of(features.float().flatten(1), logits.float(), labels)
 
     def pool(self, scores: Scores, reference: Tensor | None = None) -> Pool:
         """Return scores as a Pool; `reference` holds the features of the reference model for the same samples."""

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,8 @@ class Selection:
 
     def renumbered(self, numbers: np.ndarray) -> "Selection":
         """Return the same picks with index numbers[i] in place of row i of the pool."""
-        return replace(self, indices=numbers[self._pool_rows], _rows=self._pool_rows)
+        rows = self._pool_rows
+        return Selection(numbers[rows], self.gains, self.value, self._problem, rows)
 
     def on_host(self) -> "Selection":
         """Return the same picks with indices as a NumPy array."""

@@ -17,6 +17,8 @@ from smdl.pool import host
 NEIGHBOURS, REFERENCE = 20, 10_000
 #: Rows that are compared with the reference at once.
 BLOCK = 1024
+#: The number of samples, drawn at random, by which the labels are found noisy or not.
+ASKED = 2000
 #: A label is suspect if a smaller share of the neighbours has it.
 SUPPORT = 0.1
 #: It is contradicted if, besides, this share of the neighbours agrees on another label.
@@ -56,23 +58,26 @@ class Suspects(NamedTuple):
     contradicted: float  # share of all labels that are contradicted; above 0.07 the labels are probably noisy
 
 
-def neighbour_votes(features: Tensor, labels: Tensor, rng: np.random.Generator) -> Votes:
-    """Let the nearest neighbours of every row vote, by cosine similarity of the features, (n, D).
+def neighbour_votes(
+    features: Tensor, labels: Tensor, rng: np.random.Generator, asked: np.ndarray | None = None
+) -> Votes:
+    """Let the nearest neighbours of the rows in `asked`, by default all, vote by cosine similarity of features, (n, D).
 
     A row is not judged (own share 1) if its features are all zero, or if the reference holds too few other rows with
     its label to support it. Which of several equally near neighbours vote depends on their places in the reference.
     These are random, because data sets are often sorted by class.
     """
     n, device, labels = len(features), features.device, labels.to(features.device)
+    asked = np.arange(n) if asked is None else asked
     reference = torch.from_numpy(rng.permutation(n)[:REFERENCE]).to(device)
     count = min(NEIGHBOURS, len(reference) - 1)
     if count < 1:
-        return Votes(np.ones(n), np.zeros(n))
+        return Votes(np.ones(len(asked)), np.zeros(len(asked)))
     place = torch.full((n,), -1, device=device)  # of each row in the reference
     place[reference] = torch.arange(len(reference), device=device)
     members = labels[reference].bincount(minlength=int(labels.max()) + 1)
     directions, own, other = _directions(features[reference]), [], []
-    for rows in torch.arange(n, device=device).split(BLOCK):
+    for rows in torch.from_numpy(asked).to(device).split(BLOCK):
         mine, at = _directions(features[rows]), place[rows]
         inside = (at >= 0).nonzero()[:, 0]
         similarities = mine @ directions.T

@@ -10,9 +10,11 @@ import torch
 from scipy.stats import chisquare
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import TensorDataset
 
 import smdl
 from smdl import feature_cache, suspects
+from smdl.candidates import observed
 from smdl.feature_cache import FeatureCache
 from smdl.scoring import Scorer, Scores
 from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
@@ -322,6 +324,7 @@ def test_numbers_too_large_for_the_type_become_its_largest(dtype):
         (lambda s: s.pop("left_out"), "left_out missing"),
         (lambda s: s["window"][0].update(step=-1), "the step of a planned batch must be a whole number"),
         (lambda s: s["window"][0]["indices"].fill_(40), "indices in 0..39"),
+        (lambda s: s["window"][0].update(rescored=torch.tensor([40])), "rescored must be indices in 0..39"),
     ],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(change, message):
@@ -545,3 +548,41 @@ def test_suspects_that_cannot_be_known_are_an_error(options, arguments, message)
     loader = smdl.DataLoader(Clusters(), plain(), 10, **options)
     with pytest.raises(ValueError, match=message):
         loader.suspects(**arguments)
+
+
+def test_the_votes_of_a_sample_are_those_of_all_samples():
+    data = Tuples(80)
+    cache, scorer = FeatureCache(80, "float32", "model", None), Scorer(frozen())
+    scorer.find_tap((data.x, data.y))
+    cache.write(scorer, np.arange(10, 80), None, data.x[10:], torch.zeros(70, CLASSES), data.y[10:])
+    rows, votes = cache.votes(scorer, np.random.default_rng(0))
+    some, of_some = cache.votes(scorer, np.random.default_rng(0), 25)
+    assert len(set(some)) == len(some) == 25
+    assert set(some) <= set(rows)
+    places = np.searchsorted(rows, some)
+    assert of_some.own.tolist() == votes.own[places].tolist()
+    assert of_some.other.tolist() == votes.other[places].tolist()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_every_label_is_judged_only_if_a_sample_of_them_is_noisy(noise, monkeypatch):
+    """Ten clusters, far apart, whose labels are wrong at random."""
+    monkeypatch.setattr(observed, "ASKED", 100)
+    generator = torch.Generator().manual_seed(2)
+    true, shift = torch.arange(300) % 10, torch.randint(1, 10, (300,), generator=generator)
+    wrong = torch.rand(300, generator=generator) < noise
+    inputs = 20.0 * F.one_hot(true, 10) + torch.randn(300, 10, generator=generator)
+    data, asked = TensorDataset(inputs, torch.where(wrong, (true + shift) % 10, true)), []
+    loader = smdl.DataLoader(data, nn.Sequential(nn.Identity(), nn.Linear(10, 10)), 10, seed=1)
+    votes = FeatureCache.votes
+
+    def recorded(*given):
+        asked.append(votes(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(FeatureCache, "votes", recorded)
+    used = [set(chain(*epoch_of(loader))) for _ in range(3)][-1]
+    assert [len(rows) for rows, _ in asked] == ([100, 300] if noise else [100])
+    suspect = asked[-1][0][asked[-1][1].suspect]
+    assert not used & set(suspect)
+    assert (len(suspect) > 0) == bool(noise)

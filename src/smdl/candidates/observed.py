@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from smdl.pool import host
 from smdl.scoring import Scorer, Scores
 from smdl.selection import Selection
 from smdl.strategies.strategy import drawn
-from smdl.suspects import Suspects
+from smdl.suspects import ASKED, Suspects
 
 
 class _Planned(NamedTuple):
@@ -66,16 +66,14 @@ class Observed(Candidates):
     device: str = "model"
     sketch: int | None = None
     observe: str = "auto"
-    _cache: FeatureCache | None = field(default=None, init=False, repr=False, compare=False)
-    _window: deque[_Planned] = field(default_factory=deque, init=False, repr=False, compare=False)
-    _observed_at: np.ndarray = field(
-        default_factory=lambda: np.zeros(0, np.int64), init=False, repr=False, compare=False
-    )
-    _observations: int = field(default=0, init=False, repr=False, compare=False)
-    _pretends: bool = field(default=False, init=False, repr=False, compare=False)
     needs_features = True
 
     def __post_init__(self) -> None:
+        self._cache: FeatureCache | None = None
+        self._window: deque[_Planned] = deque()
+        self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
+        self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
+        self._observations, self._pretends = 0, False
         # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
         self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
@@ -151,9 +149,10 @@ class Observed(Candidates):
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
             return
         with epoch.clock("selection"):
+            if self.trust == "auto" and not self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy:
+                return
             rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
-            if self.trust == "neighbours" or votes.noisy:
-                self._left_out[rows] = votes.suspect
+            self._left_out[rows] = votes.suspect
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
@@ -178,11 +177,12 @@ class Observed(Candidates):
             if found is None:
                 return drawn(rows[:size])
             scores, seen = found
-            unseen, rows = rows[~seen][:size], rows[seen]
+            unseen = rows[:0]
+            if not seen.all():
+                unseen, rows = rows[~seen][:size], rows[seen]
+                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
             if len(unseen) == size:
                 return drawn(unseen)
-            if len(rows) < len(seen):
-                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
         chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step).renumbered(rows)
         if len(unseen) == 0:
@@ -195,10 +195,8 @@ class Observed(Candidates):
         size, rows = len(planned.selection), planned.rows
         with epoch.clock("scoring"):
             scores = epoch.scorer(take(batch, np.arange(size, len(rows))))
-            everything = torch.ones(len(scores.labels), dtype=torch.bool, device=scores.labels.device)
             logits = scores.probabilities.log()  # up to a constant per row
-            seen = Observation(everything, logits, scores.features)
-            self.remember(epoch.scorer, planned.rescored, seen, scores.labels)
+            self.remember(epoch.scorer, planned.rescored, Observation(None, logits, scores.features), scores.labels)
         return take(batch, np.arange(size))
 
     def state_dict(self) -> dict[str, Any]:
@@ -223,7 +221,7 @@ class Observed(Candidates):
             _Planned(
                 planned_batch(one, samples, "step", "rescored"),
                 whole_number("the step of a planned batch", one["step"], 0),
-                host(one["rescored"]).copy(),
+                _indices("rescored", one["rescored"], samples),
             )
             for one in state["window"]
         ]
@@ -250,6 +248,13 @@ class Observed(Candidates):
         losses = host(scored[0].losses)
         order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
         return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
+
+
+def _indices(name: str, values: Tensor, samples: int) -> np.ndarray:
+    found = host(values).copy()
+    if found.ndim != 1 or found.dtype != np.int64 or (len(found) and not 0 <= found.min() <= found.max() < samples):
+        raise ValueError(f"{name} must be indices in 0..{samples - 1}, got {found}")
+    return found
 
 
 def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:
