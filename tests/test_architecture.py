@@ -41,7 +41,7 @@ LAYERS = {
     ),
     "strategies and candidates": ("candidates", "strategies"),
     "methods": ("methods",),
-    "loader": ("loader", "selective_loader"),
+    "loader": ("base_loader", "loader", "selective_loader"),
     "training": ("training",),
     "experiments": ("experiments",),
     "report": ("report",),

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
+from smdl.base_loader import Loader
 from smdl.candidates.stream import Stream, StreamEpoch
 from smdl.distributed import check_one_rank
 from smdl.errors import choice
-from smdl.loader import Loader
 from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.scoring import Features, Forward, Scorer, Targets
