@@ -16,7 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CARDS = ROOT / "docs" / "methods"
 #: Options of the commands that are no fields of TrainConfig.
 OTHERS = {"config", "help", "help-all", "print_config", "out", "resume", "quiet"}
-OTHERS |= {"methods", "seeds", "minutes", "protocols", "jobs", "values"}
+OTHERS |= {"methods", "seeds", "minutes", "regimes", "protocols", "jobs", "values"}
 
 
 def code_of(page: Path) -> list[str]:

@@ -72,7 +72,7 @@ def compare(options: Options) -> int:
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),
         methods,
-        options.regimes,
+        options.regimes or [],
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,

@@ -1,7 +1,9 @@
 """DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,13 @@ class DataLoader(Loader):
             _, batch = next(iter(self._reader.read([Request(0, rows.tolist(), train=False, score=True)])))
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
+
+    def epoch_start_seconds(self) -> float:
+        """Return the seconds that the start of the next epoch takes, before its first batch."""
+        epoch = replace(self._new_epoch(), number=self._epoch + 1, seconds=dict(self.seconds))
+        started = time.perf_counter()
+        self.candidates.prepare_epoch(epoch)
+        return time.perf_counter() - started
 
     def observe(
         self,

@@ -30,9 +30,7 @@ def _whole_or_auto(value: Any) -> int | str:
 
 def _names(value: Any) -> list[str]:
     """Type of an option: names separated by commas."""
-    if isinstance(value, list):
-        return value
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = value if isinstance(value, list) else [name.strip() for name in value.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {value!r}")
     return names
@@ -93,13 +91,11 @@ COMMANDS = {
             "--methods": {
                 "type": _names,
                 "default": "uniform,loss,paper,recommended",
-                "help": "names or package.module:name, separated by commas; the baseline is uniform, else the first."
-                " recommended@0.7 gets 0.7 of the baseline's time",
+                "help": "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time",
             },
             "--regimes": {
                 "type": _names,
-                "default": [],
-                "help": f"what is done to the data, separated by commas: {', '.join(REGIMES)}. One matrix of all",
+                "help": f"of the data: {', '.join(REGIMES)}",
             },
             "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},

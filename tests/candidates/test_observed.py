@@ -494,7 +494,7 @@ def test_a_resumed_epoch_leaves_out_what_it_left_out_before():
     assert tails[0] == tails[1]
     assert set(left_out).isdisjoint(chain(*tails[1]))
     assert [left_out_of(loader) for loader, *_ in runs] == [left_out] * 2
-    run[0].candidates._judge_labels(run[0]._new_epoch())  # type: ignore[attr-defined]
+    run[0].candidates.prepare_epoch(run[0]._new_epoch())
     assert left_out_of(run[0]) != left_out
 
 

@@ -31,6 +31,7 @@ from smdl.experiments.paper import ITEMS, reproduce
 from smdl.experiments.plan import FolderError, Plan, read_plan
 from smdl.experiments.runner import run_name
 from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
+from smdl.loader import DataLoader
 from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
 from smdl.training.files import BusyError, locked, read_json
@@ -712,3 +713,26 @@ def test_a_damaged_plan_is_another_plan(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "plan.yaml").write_text("arms: [")
     assert run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder.name == "e-2"
+
+
+def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
+    """Turns of ten steps rarely see the start of an epoch of 40."""
+    config = replace(BASE, data=DataConfig(train_size=400, test_size=60), batch_size=10, method="recommended")
+    monkeypatch.setattr(DataLoader, "epoch_start_seconds", lambda _: 4.0)
+    found = calibration.calibrate({"recommended": config}, Display(), budget=0.1)["recommended"]
+    assert found["steps_per_epoch"] == 40
+    assert 0.1 < found["seconds_per_step"] < 0.2
+    assert found["parts"]["selection"] > 0.09
+
+
+def test_the_start_of_an_epoch_is_what_judges_the_labels():
+    run = Run(replace(BASE, method="recommended"))
+    run.loader.candidates.skip_warm_up()
+    for _ in run.steps():
+        pass
+    calls = []
+    run.loader.candidates.prepare_epoch = lambda epoch: calls.append(epoch.number)  # type: ignore[method-assign]
+    spent = dict(run.loader.seconds)
+    assert run.loader.epoch_start_seconds() >= 0
+    assert calls == [run.loader.epoch + 1]
+    assert run.loader.seconds == spent, "timing it is not training"

@@ -131,6 +131,7 @@ def test_chance_level_is_that_of_the_regime(trained):
     assert problems == "" or "chance level" in problems
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_matrix(trained):
     page = render(trained).read_text()
     assert page.count('class="said"') == 2

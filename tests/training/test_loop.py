@@ -52,6 +52,7 @@ RUNS = {
     "loss": replace(SMALL, method="loss"),
     "loss with recompute": replace(SMALL, method="loss", options={"recompute": True}),
     "recommended": SMALL,
+    "fresh": replace(SMALL, method="fresh"),
     "paper": replace(SMALL, method="paper"),
     "paper in pools": replace(SMALL, method="paper", candidates={"source": "random_pool", "factor": 2.5}),
     "whole dataset with replacement": replace(
@@ -131,10 +132,11 @@ def test_every_method_gives_the_promised_batches_and_learns(name, tmp_path):
 
 def test_the_extra_forward_passes_are_counted(tmp_path):
     forwards = {
-        name: loop.train(RUNS[name], tmp_path / name)["forwards"] for name in ("uniform", "recommended", "paper")
+        name: loop.train(RUNS[name], tmp_path / name)["forwards"]
+        for name in ("uniform", "recommended", "fresh", "paper")
     }
-    assert forwards["uniform"] == 0
-    assert forwards["recommended"] == 3 * 3 * 130, "three times the batch at every step"
+    assert forwards["uniform"] == forwards["recommended"] == 0
+    assert forwards["fresh"] == 3 * 3 * 130, "three times the batch at every step"
     assert forwards["paper"] == 3 * 2 * 130, "all of V at steps 0 and 5 of the seven of an epoch"
 
 

@@ -116,7 +116,7 @@ class Observed(Candidates):
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
         if epoch.first_step == 0:
-            self._judge_labels(epoch)
+            self.prepare_epoch(epoch)
         pools = self._pools(epoch)
         waiting = deque((epoch.first_step + k, planned.rows) for k, planned in enumerate(self._window))
         next_planned, read = epoch.first_step + len(waiting), None
@@ -141,9 +141,9 @@ class Observed(Candidates):
         sizes = [min(epoch.samples, math.ceil(factor * epoch.size(step))) for step in range(len(epoch))]
         return list(deal(epoch.samples, sizes, epoch.deck()))
 
-    def _judge_labels(self, epoch: DatasetEpoch) -> None:
-        """Decide which samples this epoch leaves out. Most must have been trained on twice: features of the first
-        epoch come from very different weights."""
+    def prepare_epoch(self, epoch: DatasetEpoch) -> None:
+        """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
+        features of the first epoch come from very different weights."""
         assert self._cache is not None
         self._left_out[:] = False
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:

@@ -57,6 +57,9 @@ class Candidates:
     def begin(self, samples: int) -> None:
         """Forget the last epoch: the next one starts."""
 
+    def prepare_epoch(self, epoch: Any) -> None:
+        """Do the work of the start of an epoch. `batches` calls it; a calibration times it."""
+
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
         """Take what the training forward computed for these samples of the dataset."""
 

@@ -122,15 +122,25 @@ class _Side:
         spent = {name: seconds / self.steps for name, seconds in meters.seconds.items() if name != "evaluation"}
         return {**spent, "forwards": meters.forwards / self.steps}
 
+    def epoch_seconds(self) -> float:
+        """Return the seconds per step that the start of an epoch adds to those of the turns, which rarely see one."""
+        loader = self.run.loader
+        if self.steps >= len(loader):  # every turn sees one
+            return 0.0
+        with threads(self.run.config.threads):
+            return median(loader.epoch_start_seconds() for _ in range(3)) / len(loader)
+
 
 def _total(turn: dict[str, float]) -> float:
     return sum(seconds for name, seconds in turn.items() if name != "forwards")
 
 
 def _summary(name: str, side: _Side, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
-    ratios = [_total(turns[name]) / _total(next(iter(turns.values()))) for turns in rounds]
+    extra = side.epoch_seconds()
+    ratios = [(_total(turns[name]) + extra) / _total(next(iter(turns.values()))) for turns in rounds]
     seconds = first * median(ratios)
     parts = {part: median(turns[name][part] for turns in rounds) for part in rounds[0][name] if part != "forwards"}
+    parts["selection"] += extra
     scale = seconds / sum(parts.values())
     started = time.perf_counter()
     with threads(side.run.config.threads):

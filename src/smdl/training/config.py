@@ -24,7 +24,7 @@ class DataConfig:
     name: str = "digits"
     """digits, fashion-mnist, cifar10, cifar100, svhn, folder (images by class) or package.module:factory"""
     root: str | None = None
-    """folder of the files; by default SMDL_DATA or the cache of `smdl data get`"""
+    """folder of the files; by default SMDL_DATA or that of smdl data get"""
     train_size: int | None = None
     """number of training samples, stratified by class; all by default"""
     test_size: int | None = None
