@@ -96,9 +96,8 @@ class DataLoader(Loader):
                 f"scoring_dataset has no effect with candidates={self.candidates.describe()}, which forwards no sample"
                 " for scoring: leave it out, or use candidates=smdl.RandomPool()"
             )
-        self._reader = Reader(
-            dataset, scoring_dataset, collate_fn, workers, self.candidates.read_ahead, **torch_options
-        )
+        ahead = self.candidates.set_workers(workers)
+        self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
         if self.strategy.needs_labels:
             self.strategy.set_labels(self._labels(None if targets else stored_labels(dataset)))
         self._both = scoring_dataset is not None

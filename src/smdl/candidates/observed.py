@@ -44,7 +44,8 @@ class Observed(Candidates):
     Only the samples that are trained on are read. Samples that were never seen are taken first.
 
     factor    size of the pool, in batches
-    lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile
+    lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile. None
+              is the number of workers: without workers nothing is chosen ahead.
     start     epochs that are plain passes over the data, before selection starts
     rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
     trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
@@ -58,7 +59,7 @@ class Observed(Candidates):
     """
 
     factor: float = 3.0
-    lag: int = 4
+    lag: int | None = None
     start: int = 1
     rescore: float = 0.0
     trust: str = "auto"
@@ -77,7 +78,8 @@ class Observed(Candidates):
         # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
         self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
-        self.lag, self.start = whole_number("lag", self.lag, 0), whole_number("start", self.start, 0)
+        self.lag = None if self.lag is None else whole_number("lag", self.lag, 0)
+        self.start = whole_number("start", self.start, 0)
         one_of("trust", self.trust, ("all", "auto", "neighbours"))
         one_of("dtype", self.dtype, TYPES)
         one_of("device", self.device, ("cpu", "model"))
@@ -85,8 +87,8 @@ class Observed(Candidates):
         if self.sketch is not None:
             self.sketch = whole_number("sketch", self.sketch)
 
-    @property
-    def read_ahead(self) -> int:  # type: ignore[override]
+    def set_workers(self, workers: int) -> int:
+        self.lag = workers if self.lag is None else self.lag
         return self.lag
 
     @property
@@ -115,6 +117,7 @@ class Observed(Candidates):
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
+        assert self.lag is not None
         if epoch.first_step == 0:
             self.prepare_epoch(epoch)
         pools = self._pools(epoch)
@@ -156,7 +159,7 @@ class Observed(Candidates):
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
-        rescored, ahead = np.zeros(0, np.int64), step + self.lag + 1  # chosen right after this batch was read
+        rescored, ahead = np.zeros(0, np.int64), step + (self.lag or 0) + 1  # chosen right after this batch was read
         if self.rescore and epoch.number >= self.start and ahead < len(epoch):
             oldest = np.argsort(self._observed_at[pools[ahead]], kind="stable")
             rescored = pools[ahead][oldest[: math.ceil(self.rescore * epoch.batch_size)]]

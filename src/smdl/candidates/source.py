@@ -31,14 +31,12 @@ class Candidates:
     plain_scoring    score samples with the evaluation transform, if the dataset has one, instead of the training one
     needs_features   `remember` gets the features and logits of every sample trained on
     watches_model    hooks on the model take them; otherwise the training loop calls `loader.observe`
-    read_ahead       most batches that workers may read ahead; None is no limit
     staleness        steps of training between the weights that chose the current batch and those that train on it
     """
 
     plain_scoring: bool = False
     needs_features: bool = False
     watches_model: bool = True
-    read_ahead: int | None = None
     staleness: int = 0
 
     def check(self, strategy: Strategy) -> None:
@@ -56,6 +54,10 @@ class Candidates:
 
     def begin(self, samples: int) -> None:
         """Forget the last epoch: the next one starts."""
+
+    def set_workers(self, workers: int) -> int | None:  # noqa: ARG002
+        """Take the number of workers. Return how many batches they may read ahead; None is no limit."""
+        return None
 
     def prepare_epoch(self, epoch: Any) -> None:
         """Do the work of the start of an epoch. `batches` calls it; a calibration times it."""
