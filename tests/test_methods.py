@@ -25,6 +25,7 @@ def described(method: smdl.Method) -> tuple[Any, ...]:
 def test_python_and_the_command_line_build_the_same_method(name):
     loader = smdl.DataLoader(Tuples(30), Net(), 4, method=name, epochs=10)
     strategy, description, source = described(make_method(TrainConfig(method=name)))
+    source.set_workers(0)  # as the loader does
     assert (type(loader.strategy), loader.strategy.describe(), loader.candidates) == (strategy, description, source)
 
 
@@ -73,7 +74,7 @@ def test_an_objective_is_maximised_in_the_default_source():
     loader = smdl.DataLoader(Tuples(30), Net(), 4, objective=objective)
     assert isinstance(loader.strategy, Submodular)
     assert loader.strategy.objective == objective
-    assert loader.candidates == METHODS["recommended"].candidates
+    assert loader.candidates == smdl.Observed(lag=0)
 
 
 def test_every_method_is_described_and_usable_as_it_stands():

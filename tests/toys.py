@@ -106,7 +106,7 @@ CASES: dict[str, dict[str, Any]] = {
         "epochs": 5,
     },
     "fresh": {"method": "fresh"},
-    "recommended": {},
+    "recommended": {"candidates": smdl.Observed(lag=3)},
     "rescored": {"candidates": smdl.Observed(3, lag=1, rescore=0.5)},
     "sketched": {"candidates": smdl.Observed(2, lag=2, sketch=3)},
     "recommended_full": {"candidates": smdl.Full(3)},

@@ -95,6 +95,18 @@ def test_workers_change_nothing(lag):
     assert runs[0] == runs[1] == runs[2]
 
 
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_by_default_as_many_batches_are_chosen_ahead_as_there_are_workers(workers):
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, num_workers=workers)
+    assert isinstance(loader.candidates, smdl.Observed)
+    assert loader.candidates.lag == workers
+    seen = []
+    for batch in loader:
+        forwarded(loader, batch)
+        seen.append(loader.staleness)
+    assert seen == [min(step, workers) for step in range(10)]
+
+
 def test_more_workers_than_batches_known_ahead_are_not_started():
     with pytest.warns(UserWarning, match=r"num_workers is 3 and only 2 batches are known in advance: 2 workers are st"):
         smdl.DataLoader(Tuples(40), Net(), 4, candidates=smdl.Observed(lag=2), num_workers=3)
@@ -328,7 +340,7 @@ def test_numbers_too_large_for_the_type_become_its_largest(dtype):
     ],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(change, message):
-    loader = smdl.DataLoader(Tuples(40), model := Net(), 4, seed=2)
+    loader = smdl.DataLoader(Tuples(40), model := Net(), 4, candidates=smdl.Observed(lag=4), seed=2)
     train(loader, model, sgd(model), 13)
     state = copy.deepcopy(loader.state_dict())
     before = copy.deepcopy(state)
