@@ -41,6 +41,7 @@ BASE = {
     "threads": 1,
     "train_evaluation": 1,
 }
+DIGITS = {"data": {"train_size": None, "test_size": None, "resolution": None}, "steps": 300}
 REGIMES = {
     "clean": {},
     "long tail 50": {"data": {"imbalance": 50, "train_size": 10_000}},
@@ -123,6 +124,7 @@ VARIANTS = {
     "lag 0": observed(lag=0),
     "lag 1": observed(lag=1),
     "lag 2": observed(lag=2),
+    "lag 4": observed(lag=4),
     "lag 8": observed(lag=8),
     "factor 2": observed(factor=2),
     "factor 4": observed(factor=4),
@@ -163,6 +165,7 @@ def tasks(names: list[str], regimes: list[str], data: str, root: str | None, see
                 key = [data, regime, name, seed]
                 if tuple(key) not in done:
                     values = merged(merged(merged(BASE, REGIMES[regime]), VARIANTS[name]), {"seed": seed})
+                    values = merged(values, DIGITS if data == "digits" else {})
                     found.append((key, merged(values, {"data": {"name": data, "root": root}})))
     return found
 
