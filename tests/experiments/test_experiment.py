@@ -377,12 +377,13 @@ def test_another_number_of_seeds_leaves_a_trace(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
-    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
+    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended", "fresh")}
     experiment = Experiment(tmp_path, Plan("digits", to_dict(BASE), arms, seeds=1))
     found = experiment.calibrate()
     assert found["uniform"]["parts"]["scoring"] == 0
     assert found["uniform"]["forwards_per_step"] == 0
-    assert found["recommended"]["forwards_per_step"] == 60, "three times the batch"
+    assert found["fresh"]["forwards_per_step"] == 60, "three times the batch"
+    assert found["recommended"]["forwards_per_step"] == 0
     assert found["paper"]["forwards_per_step"] > 0
     assert found["recommended"]["parts"]["scoring"] > 0
     assert found["uniform"]["ratio"] == 1
