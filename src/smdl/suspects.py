@@ -18,7 +18,7 @@ NEIGHBOURS, REFERENCE = 20, 10_000
 #: Rows that are compared with the reference at once.
 BLOCK = 1024
 #: The number of samples, drawn at random, by which the labels are found noisy or not.
-ASKED = 2000
+ASKED = 1000
 #: A label is suspect if a smaller share of the neighbours has it.
 SUPPORT = 0.1
 #: It is contradicted if, besides, this share of the neighbours agrees on another label.
