@@ -163,7 +163,74 @@ def test_an_evaluation_in_between_is_ignored():
     model.eval()
     for seed in (1, 2):
         model(Tuples(ROWS, seed=seed).x)
+        with torch.no_grad():
+            model(Tuples(ROWS, seed=seed).x)
     assert_observed(observer, *wanted, atol=1e-6)
+
+
+def test_logits_that_the_loop_changes_in_place_are_observed_as_they_were():
+    (x, _), model = batch_of(), Net()
+    observer, wanted = watched(model), expected(model, x)
+    model(x).mul_(100.0)
+    assert_observed(observer, *wanted, atol=1e-6)
+
+
+def test_whole_numbers_of_one_byte_are_recognised_in_any_part():
+    generator = torch.Generator().manual_seed(0)
+    x, model = torch.randint(0, 256, (ROWS, 3 * 32 * 32), dtype=torch.uint8, generator=generator), Bytes()
+    observer, y = Observer(Scorer(model), features=True), batch_of()[1]
+    observer.start((x, y), y)
+    for row in x.clone().flip(0).split(1):
+        model(row)
+    seen = observer.finish()
+    assert seen is not None
+    assert seen.found is not None
+    assert bool(seen.found.all())
+    assert seen.features is not None
+    assert torch.allclose(seen.features, model.body(x.float()), atol=1e-5)
+
+
+class Bytes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3 * 32 * 32, 5), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x.float()))
+
+
+def test_rows_are_told_apart_by_all_columns_of_the_batch():
+    """The first column is the same for every row."""
+    tokens, labels = torch.randint(0, 30_000, (ROWS, 6)), batch_of()[1]
+    batch, model = {"mask": torch.ones(ROWS, 6), "tokens": tokens, "label": labels}, Embedded()
+    scorer = Scorer(
+        model,
+        forward=lambda model, batch: model(mask=batch["mask"], tokens=batch["tokens"])["logits"],
+        targets=lambda batch: batch["label"],
+    )
+    observer = Observer(scorer, features=True)
+    observer.start(batch, labels)
+    parts = [model(mask=batch["mask"][part], tokens=tokens[part])["logits"] for part in (slice(4, 8), slice(0, 4))]
+    seen = observer.finish()
+    assert seen is not None
+    assert seen.found is not None
+    assert bool(seen.found.all())
+    assert torch.allclose(seen.logits, torch.cat(parts[::-1]), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_many_parts_of_a_compiled_model_are_not_compiled_again():
+    torch.compiler.reset()
+    (x, y), model = batch_of(), Net().eval()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)  # which fails if it is compiled too often
+    observer = Observer(Scorer(model), features=True)
+    for _ in range(3):
+        observer.start((x, y), y)
+        wanted = expected(model, x)
+        for part in x.split(2):
+            for _ in range(4):
+                compiled(part)
+        assert_observed(observer, *wanted, atol=1e-5)
 
 
 def test_an_error_in_the_forward_leaves_nothing_behind():
@@ -327,7 +394,7 @@ def test_nothing_is_kept_between_iterations():
     for _ in range(3):
         model(x)
     assert observer._log is not None
-    assert observer._log.forwards == []
+    assert observer._log.last is None
     kept = weakref.ref(x)
     del x
     assert kept() is None

@@ -76,7 +76,8 @@ def compare(options: Options) -> int:
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
-        keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given),
+        # One number of steps for all regimes would make the runs of small ones longer.
+        keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given or options.regimes),
     )
     out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
     with _display(options.quiet) as display:

@@ -23,7 +23,7 @@ class FeatureCache:
     The head as it is now turns them into probabilities. If the head is not known, or only a sketch of the features is
     kept, the logits of that forward are kept as well, (N, C).
 
-    dtype    the type of the kept numbers; what is too large for it becomes its largest number
+    dtype    the type of the kept numbers; larger values are clamped
     device   "model", or "cpu" for main memory
     sketch   keep this many random projections of the features instead of the features
     """
@@ -87,17 +87,15 @@ class FeatureCache:
     def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
         """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
         labelled."""
-        device = self._move(scorer)
+        self._move(scorer)
         rows = host(self._seen.nonzero()[:, 0])
         if self._features is None or len(rows) == 0:
             return rows, Votes(np.zeros(0), np.zeros(0))
-        features = self._features[torch.from_numpy(rows).to(device)]
-        if not bool(features.isfinite().all()):
-            raise NotFiniteError("the model's features must be finite: has training diverged?")
-        asked = np.arange(len(rows))
-        if most is not None and most < len(rows):
-            asked = rng.choice(len(rows), most, replace=False)
-        return rows[asked], neighbour_votes(features, torch.from_numpy(self._labels[rows]), rng, asked)
+        asked = rows if most is None or most >= len(rows) else rng.choice(rows, most, replace=False)
+        try:
+            return asked, neighbour_votes(self._features, torch.from_numpy(self._labels), rng, asked, rows)
+        except FloatingPointError as error:
+            raise NotFiniteError("the model's features must be finite: has training diverged?") from error
 
     def pretend_seen(self) -> None:
         """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""
@@ -159,9 +157,9 @@ class FeatureCache:
     def _matrix(self, features: Tensor) -> Tensor:
         """Return the random matrix of the sketch, (D, sketch). Inner products keep their expectation."""
         assert self._sketch is not None
-        if self._projection is None:
+        matrix = self._projection
+        if matrix is None:
             generator = torch.Generator().manual_seed(features.shape[1])
             matrix = torch.randn(features.shape[1], self._sketch, generator=generator) / self._sketch**0.5
-            self._projection = matrix = matrix.to(features.device)
-            return matrix
-        return self._projection
+        self._projection = matrix = matrix.to(features.device)
+        return matrix

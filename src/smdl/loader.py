@@ -142,11 +142,11 @@ class DataLoader(Loader):
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
         self.seconds, self._scorer.samples = seconds, samples
 
-    def epoch_start_seconds(self) -> float:
-        """Return the seconds that the start of the next epoch takes, before its first batch."""
+    def epoch_start_seconds(self, noisy: bool = False) -> float:
+        """Return the seconds that the start of the next epoch takes, before its first batch; `noisy` if labels are."""
         epoch = replace(self._new_epoch(), number=self._epoch + 1, seconds=dict(self.seconds))
         started = time.perf_counter()
-        self.candidates.prepare_epoch(epoch)
+        self.candidates.prepare_epoch(epoch, noisy)
         return time.perf_counter() - started
 
     def observe(

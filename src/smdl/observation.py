@@ -24,9 +24,8 @@ PROJECTIONS = 4
 class Observation(NamedTuple):
     """One row per sample of the batch, in its order."""
 
-    found: (
-        Tensor | None
-    )  # (B,) bool: whether the sample was forwarded, else its other rows mean nothing. None: all were.
+    #: (B,) bool: whether the sample was forwarded. If False, its row in the other fields is undefined. None: all were.
+    found: Tensor | None
     logits: Tensor  # (B, C) float32
     features: Tensor | None  # (B, D) float32
 
@@ -43,8 +42,7 @@ class Observer:
         """Expect forwards of this batch, and forget those before it."""
         if self._log is None:
             self._log = self._attach(batch)
-        self._log.forwards.clear()
-        self._log.active = True
+        self._log.last, self._log.active = None, True
         self._expected = _Inputs(batch, targets)
 
     def stop(self) -> None:
@@ -54,12 +52,15 @@ class Observer:
             _close(self._log)
 
     def finish(self) -> Observation | None:
-        """Return what was observed since the start or the last call; None if no forward could be one of the batch."""
+        """Return the observation since the start or the last call, or None if no forward belongs to the batch."""
         if self._log is None or self._expected is None:
             return None
-        forwards = self._log.forwards[::-1]  # the latest forward of a sample counts
-        self._log.forwards.clear()
-        parts = [part for forward in forwards if (part := self._part(forward)) is not None]
+        forward, self._log.last, parts = self._log.last, None, list[_Part]()
+        while forward is not None:  # the latest comes first, and counts
+            part = self._part(forward)
+            if part is not None:
+                parts.append(part)
+            forward = forward.before
         if not parts:
             return None
         found, (inputs, logits, features) = None, parts[0]
@@ -79,9 +80,10 @@ class Observer:
         except ValueError:
             return None
         features = forward.features if self._needs_features else logits
-        if inputs is None or not isinstance(features, Tensor) or not len(inputs) == len(logits) == len(features):
+        if not isinstance(features, Tensor) or len(features) != len(logits):
             return None
-        return _Part(inputs, logits, features.detach().flatten(1).float())
+        rows = {len(tensor) for tensor in inputs if tensor is not None}
+        return _Part(inputs, logits, features.detach().flatten(1).float()) if rows == {len(logits)} else None
 
     def _attach(self, batch: Any) -> "_Log":
         """Register the hooks. They stay as long as this observer: compiled code does not notice changes of hooks."""
@@ -100,9 +102,10 @@ class Observer:
 
 
 class _Part(NamedTuple):
-    """Rows of a forward that may be rows of the batch."""
+    """Rows of a forward that may be rows of the batch. The inputs are one tensor per column of the batch, None for a
+    column that the forward did not get."""
 
-    inputs: Tensor
+    inputs: list[Tensor | None]
     logits: Tensor
     features: Tensor
 
@@ -110,22 +113,23 @@ class _Part(NamedTuple):
 class _Forward:
     """One forward of the model."""
 
-    def __init__(self, args: Any, kwargs: Any) -> None:
-        self.args, self.kwargs = args, kwargs
+    def __init__(self, args: Any, kwargs: Any, before: "_Forward | None") -> None:
+        self.args, self.kwargs, self.before = args, kwargs, before
         self.features: Any = None
         self.output: Any = None
 
 
 class _Log:
-    """The forwards since the batch was yielded. Nothing is kept while it is not active."""
+    """The forwards since the batch was yielded: the last one, which knows the one before. (torch.compile would compile
+    again for every length of a list.) Nothing is kept while it is not active."""
 
     def __init__(self) -> None:
-        self.active, self.forwards = False, list[_Forward]()
+        self.active = False
+        self.last: _Forward | None = None
 
 
 def _close(log: _Log) -> None:
-    log.active = False
-    log.forwards.clear()
+    log.active, log.last = False, None
 
 
 class _Hook:
@@ -142,21 +146,22 @@ class _Hook:
 class _Before(_Hook):
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         if self.log is not None and self.log.active and torch.is_grad_enabled():
-            self.log.forwards.append(_Forward(args, kwargs))
+            self.log.last = _Forward(args, kwargs, self.log.last)
 
 
 class _AtTap(_Hook):
-    """Checkpointed activations are forwarded without gradients first, and again, with them, in the backward."""
+    """Takes the features of a forward that has not ended: later ones, without gradients, are not the training's."""
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002
-        if self.log is not None and len(self.log.forwards) > 0:
-            self.log.forwards[-1].features = (args[0] if self.takes_input else output).detach()
+        if self.log is not None and self.log.last is not None and self.log.last.output is None:
+            self.log.last.features = (args[0] if self.takes_input else output).detach()
 
 
 class _After(_Hook):
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002
-        if self.log is not None and torch.is_grad_enabled() and len(self.log.forwards) > 0:
-            self.log.forwards[-1].output = output.detach() if isinstance(output, Tensor) else output
+        if self.log is not None and self.log.last is not None and torch.is_grad_enabled():
+            # A copy: the loop may change its logits in place.
+            self.log.last.output = output.detach().clone() if isinstance(output, Tensor) else output
 
 
 class _Inputs:
@@ -168,44 +173,58 @@ class _Inputs:
     """
 
     def __init__(self, batch: Any, targets: Tensor) -> None:
-        name, inputs = next(
-            ((name, column) for name, column in _tensors(batch) if column.ndim > 0 and not _same(column, targets)),
-            (None, None),
-        )
-        if inputs is None:
+        self._columns = [
+            (name, column, _version(column))
+            for name, column in _tensors(batch)
+            if column.ndim > 0 and len(column) == len(targets) and not _same(column, targets)
+        ]
+        if not self._columns:
             raise ValueError(
                 "a batch without a tensor of inputs cannot be recognised in the training forward:"
                 ' use candidates=smdl.Observed(observe="manual")'
             )
-        self._name, self._inputs, self._version = name, inputs, _version(inputs)
 
-    def among(self, args: Any, kwargs: Any) -> Tensor | None:
-        """Return the argument of a forward that could hold rows of this column."""
-        if _version(self._inputs) != self._version:
-            return None
-        named = kwargs.get(self._name) if self._name is not None else None
-        for _, tensor in [("", named)] if isinstance(named, Tensor) else _tensors([args, kwargs]):
-            if tensor.ndim > 0 and tensor.shape[1:] == self._inputs.shape[1:]:
-                return tensor
-        return None
+    def among(self, args: Any, kwargs: Any) -> list[Tensor | None]:
+        """Return the argument of a forward that could hold rows of each column: by its name, else by its shape."""
+        free = [(name, tensor) for name, tensor in _tensors([args, kwargs]) if tensor.ndim > 0]
+        found: list[Tensor | None] = []
+        for name, column, version in self._columns:
+            fits = [pair for pair in free if pair[1].shape[1:] == column.shape[1:]]
+            named = [pair for pair in fits if name is not None and pair[0] == name]
+            chosen = (named or fits or [(None, None)])[0]
+            free = [pair for pair in free if pair[1] is not chosen[1]]
+            found.append(chosen[1] if _version(column) == version else None)
+        return found
 
-    def holds(self, forwarded: Tensor) -> bool:
+    def holds(self, forwarded: list[Tensor | None]) -> bool:
         """Whether these are the inputs of the batch themselves."""
-        return forwarded is self._inputs
+        pairs = zip(forwarded, self._columns, strict=True)
+        return all(tensor is column for tensor, (_, column, _) in pairs if tensor is not None)
 
-    def look_up(self, forwarded: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-        """Return for each row of the batch whether it was forwarded (None: all were), and which of the forwarded rows
-        it is (None: all rows, in their order)."""
-        prints = torch.cat([fingerprints(inputs) for inputs in forwarded])
-        tolerance = max(map(_tolerance, (self._inputs.dtype, *(inputs.dtype for inputs in forwarded))))
-        expected, lengths = fingerprints(self._inputs).to(prints), _wide(self._inputs).norm(dim=1).to(prints)
-        allowed = tolerance * lengths
-        in_order = prints.shape == expected.shape and prints.device.type == "cpu"  # elsewhere the look would wait
-        if in_order and bool(((expected - prints).abs().amax(dim=1) <= allowed).all()):
-            return None, None
-        gaps = (expected[:, None] - prints[None]).abs().amax(dim=2)  # (rows of the batch, rows of the forwards)
-        same = gaps <= allowed[:, None]
+    def look_up(self, forwarded: list[list[Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+        """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is (None: all
+        rows, in their order). Rows are the same if they are in every column that all forwards got."""
+        same = torch.zeros(0)
+        for (_, column, _), inputs in zip(self._columns, zip(*forwarded, strict=True), strict=True):
+            known = [tensor for tensor in inputs if tensor is not None]
+            if len(known) == len(inputs):
+                equal = _equal_rows(column, known)
+                same = equal if same.numel() == 0 else same & equal
+        if same.numel() == 0:  # no column is in all forwards
+            rows = len(self._columns[0][1])
+            return torch.zeros(rows, dtype=torch.bool), torch.zeros(rows, dtype=torch.int64)
+        in_order = same.shape[0] == same.shape[1] and same.device.type == "cpu"  # elsewhere the check would synchronise
+        if in_order and bool(same.diagonal().all()):
+            return same.diagonal(), None
         return same.any(dim=1), same.to(torch.uint8).argmax(dim=1)
+
+
+def _equal_rows(column: Tensor, forwarded: list[Tensor]) -> Tensor:
+    """Return which rows of the column are which of the forwarded rows, (rows, forwarded rows) bool."""
+    prints = torch.cat([fingerprints(inputs) for inputs in forwarded])
+    tolerance = max(map(_tolerance, (column.dtype, *(inputs.dtype for inputs in forwarded))))
+    expected, lengths = fingerprints(column).to(prints), _wide(column).norm(dim=1).to(prints)
+    return (expected[:, None] - prints[None]).abs().amax(dim=2) <= tolerance * lengths[:, None]
 
 
 def _same(column: Tensor, targets: Tensor) -> bool:
@@ -217,7 +236,7 @@ def _same(column: Tensor, targets: Tensor) -> bool:
 def fingerprints(inputs: Tensor) -> Tensor:
     """Return the fingerprint of each row, (B, PROJECTIONS)."""
     rows = _wide(inputs)
-    return rows @ _directions(rows.shape[1], rows.dtype, rows.device)
+    return rows @ _projections(rows.shape[1], rows.dtype, rows.device)
 
 
 def _version(tensor: Tensor) -> int:
@@ -232,12 +251,12 @@ def _tolerance(dtype: torch.dtype) -> float:
 
 def _wide(inputs: Tensor) -> Tensor:
     """Return the rows as vectors. Whole numbers, such as tokens, are kept exact."""
-    wide = inputs.dtype in (torch.int32, torch.int64, torch.float64) and inputs.device.type != "mps"
-    return inputs.detach().reshape(len(inputs), -1).to(torch.float64 if wide else torch.float32)
+    short = inputs.dtype in (torch.float16, torch.bfloat16, torch.float32) or inputs.device.type == "mps"
+    return inputs.detach().reshape(len(inputs), -1).to(torch.float32 if short else torch.float64)
 
 
 @lru_cache(maxsize=8)
-def _directions(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _projections(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return random directions, (width, PROJECTIONS), the same for every dtype and device."""
     generator = torch.Generator().manual_seed(width)
     return torch.randn(width, PROJECTIONS, generator=generator).to(device, dtype)

@@ -83,11 +83,6 @@ class Scorer:
         """Return a scorer of another model of the same form."""
         return Scorer(model, forward=self._forward, targets=self._targets, features=self._features)
 
-    @property
-    def tap(self) -> nn.Module | None:
-        """The module at which the features are taken: the input of an nn.Linear, the output of any other."""
-        return self._tap
-
     def state_dict(self) -> dict[str, Any]:
         """Return what the first forward found out: the name of the tap, and whether its output is the logits."""
         names = {module: name for name, module in self.model.named_modules()}
@@ -105,7 +100,8 @@ class Scorer:
         """Return the tap. Forward a batch to find it, or to check that the model uses it."""
         if callable(self._features):
             raise ValueError(
-                "features= is a callable, so a training forward does not show its features: name a module instead"
+                "features= is a callable, so a training forward does not show its features: name a module instead, or"
+                ' use candidates=smdl.Observed(observe="manual") or smdl.RandomPool()'
             )
         samples = self.samples
         self(batch)
@@ -217,7 +213,7 @@ class Scorer:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         _, given, made = calls[-1]
         if self._tap_makes_logits is None:
-            self._tap_makes_logits = isinstance(self._tap, nn.Linear) and _same_logits(made, logits)
+            self._tap_makes_logits = type(self._tap) is nn.Linear and _same_logits(made, logits)
         return (given if isinstance(self._tap, nn.Linear) else made), logits
 
     def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -227,7 +223,8 @@ class Scorer:
             logits = self.logits(batch)
         for module, given, made in reversed(calls):
             if _same_logits(made, logits):
-                self._tap, self._tap_makes_logits = module, True
+                # A subclass may do more than its weights say (cosine heads, adapters): then logits are kept instead.
+                self._tap, self._tap_makes_logits = module, type(module) is nn.Linear
                 return given, logits
         names = [name for name, module in self.model.named_modules() if name and not list(module.children())]
         raise ValueError(
@@ -288,9 +285,10 @@ def _same_logits(made: Any, logits: Tensor) -> bool:
     """Whether a layer made these logits, up to a constant per row, which the softmax removes (log_softmax adds one)."""
     if not isinstance(made, Tensor) or made.shape != logits.shape:
         return False
+    if not bool(made.isfinite().all()):  # Pool raises the error
+        return True
     gaps = (made - logits).float()
-    spread = (gaps - gaps[:, :1]).abs().max()
-    return bool(spread <= 1e-4 * (1.0 + made.abs().max())) or not bool(made.isfinite().all())  # diverged: says Pool
+    return bool((gaps - gaps[:, :1]).abs().max() <= 1e-4 * (1.0 + made.abs().max()))
 
 
 def _named(model: nn.Module, name: str) -> nn.Module:

@@ -59,17 +59,23 @@ class Suspects(NamedTuple):
 
 
 def neighbour_votes(
-    features: Tensor, labels: Tensor, rng: np.random.Generator, asked: np.ndarray | None = None
+    features: Tensor,
+    labels: Tensor,
+    rng: np.random.Generator,
+    asked: np.ndarray | None = None,
+    among: np.ndarray | None = None,
 ) -> Votes:
-    """Let the nearest neighbours of the rows in `asked`, by default all, vote by cosine similarity of features, (n, D).
+    """Let the nearest neighbours of the rows in `asked` vote, by cosine similarity of features, (n, D). Neighbours are
+    looked for among the rows in `among`. Both are all rows by default. A FloatingPointError says that the features of
+    some row are not finite.
 
     A row is not judged (own share 1) if its features are all zero, or if the reference holds too few other rows with
     its label to support it. Which of several equally near neighbours vote depends on their places in the reference.
     These are random, because data sets are often sorted by class.
     """
     n, device, labels = len(features), features.device, labels.to(features.device)
-    asked = np.arange(n) if asked is None else asked
-    reference = torch.from_numpy(rng.permutation(n)[:REFERENCE]).to(device)
+    asked, among = (np.arange(n) if rows is None else rows for rows in (asked, among))
+    reference = torch.from_numpy(rng.permutation(among)[:REFERENCE]).to(device)
     count = min(NEIGHBOURS, len(reference) - 1)
     if count < 1:
         return Votes(np.ones(len(asked)), np.zeros(len(asked)))
@@ -94,4 +100,6 @@ def neighbour_votes(
 def _directions(features: Tensor) -> Tensor:
     """Return the rows with length 2048, in whole numbers: float32 holds the sums of their products exactly, so nothing
     depends on the order of summation and hence on the number of threads."""
+    if not bool(features.isfinite().all()):
+        raise FloatingPointError
     return (2048 * F.normalize(features.float(), dim=1)).round()

@@ -197,6 +197,24 @@ class TwoLayers(nn.Module):
         return self.head(self.body(x))
 
 
+class Cosine(nn.Linear):
+    """A head that does more than its weights say."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        return 10 * F.linear(F.normalize(input), F.normalize(self.weight))
+
+
+def test_a_head_that_is_more_than_a_linear_layer_keeps_its_logits():
+    model, strategy = Net().eval(), Recorder()
+    model.head = Cosine(6, CLASSES)
+    loader = smdl.DataLoader(Tuples(40), model, 4, method=strategy, candidates=smdl.Observed(**EXACT))
+    epoch_of(loader)
+    (pool, *_), _ = deque_of_pools(loader), next(iter(loader))
+    with torch.no_grad():
+        wanted = model(loader.dataset.x[pool]).softmax(1)  # type: ignore[attr-defined]
+    assert torch.allclose(strategy.pool.probabilities, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize("given", [True, False], ids=["head=", "cached probabilities"])
 def test_a_head_of_several_layers(given):
     model, strategy = TwoLayers(), Recorder()

@@ -230,7 +230,10 @@ class SlowSide:
         self.setup, self.reference_seconds = 0.0, None
         self.run = Run(config)
 
-    def turn(self):
+    def epoch_seconds(self) -> float:
+            return 0.0
+
+        def turn(self):
         SlowSide.now += 1.0
         return {"training": 1.0, "forwards": 0.0}
 
@@ -719,7 +722,7 @@ def test_a_damaged_plan_is_another_plan(tmp_path):
 def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
     """Turns of ten steps rarely see the start of an epoch of 40."""
     config = replace(BASE, data=DataConfig(train_size=400, test_size=60), batch_size=10, method="recommended")
-    monkeypatch.setattr(DataLoader, "epoch_start_seconds", lambda _: 4.0)
+    monkeypatch.setattr(DataLoader, "epoch_start_seconds", lambda *_: 4.0)
     found = calibration.calibrate({"recommended": config}, Display(), budget=0.1)["recommended"]
     assert found["steps_per_epoch"] == 40
     assert 0.1 < found["seconds_per_step"] < 0.2
@@ -732,7 +735,7 @@ def test_the_start_of_an_epoch_is_what_judges_the_labels():
     for _ in run.steps():
         pass
     calls = []
-    run.loader.candidates.prepare_epoch = lambda epoch: calls.append(epoch.number)  # type: ignore[method-assign]
+    run.loader.candidates.prepare_epoch = lambda epoch, _: calls.append(epoch.number)  # type: ignore[method-assign]
     spent = dict(run.loader.seconds)
     assert run.loader.epoch_start_seconds() >= 0
     assert calls == [run.loader.epoch + 1]

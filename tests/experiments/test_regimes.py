@@ -84,6 +84,19 @@ def test_a_share_that_is_none_is_refused(method):
         method_and_share(method)
 
 
+def test_a_baseline_with_a_share_or_a_single_method_is_refused():
+    with pytest.raises(ValueError, match=r"the baseline balanced@0.5 has all of its own time"):
+        comparison("digits", to_dict(BASE), ["balanced@0.5", "loss"], [])
+    with pytest.raises(ValueError, match="a comparison needs two methods or more, got uniform"):
+        comparison("digits", to_dict(BASE), ["uniform"], ["clean"])
+
+
+def test_clean_is_clean_whatever_the_base_does_to_the_data():
+    base = replace(BASE, data=replace(BASE.data, imbalance=5.0, label_noise=0.1))
+    config = arm_config(comparison("digits", to_dict(base), METHODS, ["clean"]), "uniform, clean")
+    assert (config.data.imbalance, config.data.label_noise) == (1.0, 0.0)
+
+
 def test_an_unknown_regime_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown regime 'long_tail'; did you mean 'long-tail'"):
         comparison("digits", to_dict(BASE), METHODS, ["clean", "long_tail"])

@@ -144,7 +144,7 @@ class Observed(Candidates):
         sizes = [min(epoch.samples, math.ceil(factor * epoch.size(step))) for step in range(len(epoch))]
         return list(deal(epoch.samples, sizes, epoch.deck()))
 
-    def prepare_epoch(self, epoch: DatasetEpoch) -> None:
+    def prepare_epoch(self, epoch: DatasetEpoch, noisy: bool = False) -> None:
         """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
         features of the first epoch come from very different weights."""
         assert self._cache is not None
@@ -152,8 +152,10 @@ class Observed(Candidates):
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
             return
         with epoch.clock("selection"):
-            if self.trust == "auto" and not self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy:
-                return
+            if self.trust == "auto":
+                noisy = self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy or noisy
+                if not noisy:
+                    return
             rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
             self._left_out[rows] = votes.suspect
 

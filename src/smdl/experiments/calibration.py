@@ -128,7 +128,8 @@ class _Side:
         if self.steps >= len(loader):  # every turn sees one
             return 0.0
         with threads(self.run.config.threads):
-            return median(loader.epoch_start_seconds() for _ in range(3)) / len(loader)
+            noisy = self.run.config.data.label_noise > 0  # the samples that fill the cache do not show it
+            return median(loader.epoch_start_seconds(noisy) for _ in range(3)) / len(loader)
 
 
 def _total(turn: dict[str, float]) -> float:

@@ -6,14 +6,15 @@ from typing import Any
 from smdl.errors import unknown
 from smdl.experiments.plan import Plan
 
+_CLEAN = {"imbalance": 1.0, "hidden_imbalance": 1.0, "duplicates": 0.0, "label_noise": 0.0}
 #: Options of the data by the name of the regime.
 REGIMES: dict[str, dict[str, Any]] = {
-    "clean": {},
-    "long-tail": {"imbalance": 20.0},
-    "hidden-tail": {"hidden_imbalance": 25.0},
-    "duplicates": {"duplicates": 0.9},
-    "noisy": {"label_noise": 0.2},
-    "tiny": {"train_size": 500},
+    "clean": _CLEAN,
+    "long-tail": {**_CLEAN, "imbalance": 20.0},
+    "hidden-tail": {**_CLEAN, "hidden_imbalance": 25.0},
+    "duplicates": {**_CLEAN, "duplicates": 0.9},
+    "noisy": {**_CLEAN, "label_noise": 0.2},
+    "tiny": {**_CLEAN, "train_size": 500},
 }
 
 
@@ -24,6 +25,10 @@ def comparison(title: str, base: dict[str, Any], methods: Sequence[str], regimes
         if regime not in REGIMES:
             raise ValueError(unknown("regime", regime, REGIMES))
     arms, against, shares, baseline = {}, {}, {}, baseline_of(methods)
+    if len(set(methods)) < 2:
+        raise ValueError(f"a comparison needs two methods or more, got {', '.join(methods)}")
+    if method_and_share(baseline)[1] != 1:
+        raise ValueError(f"the baseline {baseline} has all of its own time: leave out the part after @")
     for regime in regimes or [""]:
         for method in methods:
             arm, (name, share) = arm_name(method, regime), method_and_share(method)
