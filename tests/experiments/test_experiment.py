@@ -230,12 +230,12 @@ class SlowSide:
         self.setup, self.reference_seconds = 0.0, None
         self.run = Run(config)
 
-    def epoch_seconds(self) -> float:
-            return 0.0
+    def epoch_seconds(self):
+        return 0.0
 
-        def turn(self):
+    def turn(self):
         SlowSide.now += 1.0
-        return {"training": 1.0, "forwards": 0.0}
+        return {"training": 1.0, "selection": 0.0, "forwards": 0.0}
 
     @staticmethod
     def perf_counter():
