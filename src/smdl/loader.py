@@ -278,7 +278,7 @@ class DataLoader(Loader):
                     self._step += 1
                     self._expect_observation(batch)
                     ended = self._step == steps
-                    if ended:  # a state taken now, with the last batch in hand, is that of the next epoch
+                    if ended:  # a state taken after the last batch was yielded is that of the next epoch
                         self._begin(self._epoch + 1)
                     yield batch
                     if not ended:

@@ -74,7 +74,7 @@ class SelectiveLoader(Loader):
         for selection, batch in self.candidates.batches(epoch):
             self.selection = selection
             self._step += 1
-            if self._step == steps:  # a state taken now, with the last batch in hand, is that of the next epoch
+            if self._step == steps:  # a state taken after the last batch was yielded is that of the next epoch
                 self._begin(self._epoch + 1)
             yield batch
             self._check_latest(iteration)

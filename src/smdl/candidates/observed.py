@@ -55,7 +55,8 @@ class Observed(Candidates):
     sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
               probabilities are those of the last forward.
     observe   "auto": hooks on the model take the features. "manual": your loop calls
-              `loader.observe(features=..., logits=...)`, as it must if it changes inputs on the device (mixup).
+              `loader.observe(features=..., logits=...)`, as it must if it changes inputs on the device (mixup). Then
+              give the loader the head too (`head=model.fc`): without it, probabilities are those of that forward.
     """
 
     factor: float = 3.0
@@ -107,7 +108,7 @@ class Observed(Candidates):
         assert seen.features is not None
         self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
         self._observations += 1
-        self._observed_at[rows] = self._observations
+        self._observed_at[rows] = self._observations  # also of rows that were not found: their turn to rescore passed
         if self._pretends:
             self._cache.pretend_seen()
             self._pretends = False
