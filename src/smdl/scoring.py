@@ -97,7 +97,7 @@ class Scorer:
         self._tap, self._tap_makes_logits = tap, state["makes_logits"]
 
     def find_tap(self, batch: Any) -> nn.Module:
-        """Return the tap. Forward a batch to find it, or to check that the model uses it."""
+        """Forward a batch and return the tap. Raise an error if the model has none or does not use the named one."""
         if callable(self._features):
             raise ValueError(
                 "features= is a callable, so a training forward does not show its features: name a module instead, or"

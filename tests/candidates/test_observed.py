@@ -616,3 +616,21 @@ def test_every_label_is_judged_only_if_a_sample_of_them_is_noisy(noise, monkeypa
     suspect = asked[-1][0][asked[-1][1].suspect]
     assert not used & set(suspect)
     assert (len(suspect) > 0) == bool(noise)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_calibration_of_noisy_labels_times_the_vote_of_all(noisy, monkeypatch):
+    """The copies that fill its cache agree with each other, so they do not look noisy."""
+    monkeypatch.setattr(observed, "ASKED", 10)
+    loader = smdl.DataLoader(Clusters(), plain(), 10)
+    for _ in range(2):
+        epoch_of(loader)
+    asked, votes = [], FeatureCache.votes
+
+    def recorded(*given):
+        asked.append(votes(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(FeatureCache, "votes", recorded)
+    loader.epoch_start_seconds(noisy)
+    assert [len(rows) for rows, _ in asked] == ([10, 240] if noisy else [10])
