@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest
+INTEGRATIONS := .venv-integrations
 # Every kernel runs in these; `make test` repeats them with bounds checks.
 KERNEL_TESTS := tests/test_frozen_selections.py tests/test_extreme_numbers.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-fast test-lowest bench install clean
+.PHONY: demo test test-fast test-lowest test-integrations bench install clean
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail --methods uniform,recommended --protocols time \
@@ -16,15 +17,19 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/pytest -n auto
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest -n auto -m "not slow" $(KERNEL_TESTS)
+	$(BIN)/pytest -n auto -m "not integrations"
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest -n auto -m "not slow and not integrations" $(KERNEL_TESTS)
 
 test-fast: install
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n auto -m "not slow and not integrations"
 
 # The fast tests with the lowest versions that pyproject.toml admits. Versions of numba cannot share a cache.
 test-lowest: $(LOWEST)/.installed
-	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest -n auto -m "not slow"
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest -n auto -m "not slow and not integrations"
+
+# The tests that need other frameworks, in an environment of their own. `make test` leaves them out.
+test-integrations: $(INTEGRATIONS)/.installed
+	$(INTEGRATIONS)/bin/pytest -m integrations
 
 bench: .venv/.benched
 	$(BIN)/python benchmarks/selection.py
@@ -45,10 +50,15 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e ".[test]"
 	touch $@
 
+$(INTEGRATIONS)/.installed: pyproject.toml constraints.txt
+	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python $(PIP) -c constraints.txt -e ".[test,integrations]"
+	touch $@
+
 .venv/.benched: .venv/.installed
 	$(BIN)/python $(PIP) -c constraints.txt -e ".[bench]"
 	touch $@
 
 clean:
-	rm -rf .venv $(LOWEST) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LOWEST) $(INTEGRATIONS) build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

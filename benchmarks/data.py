@@ -11,15 +11,15 @@ CLUSTERS = 40
 CHUNK = 4096
 
 
-def features(n: int, seed: int = SEED) -> np.ndarray:
-    """Return (n, 64) float32 in [0, 1]: noisy clusters after a ReLU, with minimum 0 and maximum 1 in every column.
+def features(n: int, seed: int = SEED, width: int = WIDTH) -> np.ndarray:
+    """Return (n, width) float32 in [0, 1]: noisy clusters after a ReLU, with minimum 0 and maximum 1 in every column.
 
     Chunks are made in place, so that the process never holds more than the result. submodlib rescales its features to
     [0, 1]; with these columns that changes nothing, so all peers maximise the same function.
     """
     rng = np.random.default_rng((seed, n))
-    centres = rng.standard_normal((CLUSTERS, WIDTH), dtype=np.float32)
-    out = np.empty((n, WIDTH), np.float32)
+    centres = rng.standard_normal((CLUSTERS, width), dtype=np.float32)
+    out = np.empty((n, width), np.float32)
     for start in range(0, n, CHUNK):
         rows = out[start : start + CHUNK]
         rng.standard_normal(out=rows, dtype=np.float32)

@@ -16,7 +16,7 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
-MODULAR_TERMS = ("uncertainty", "mean_closeness", "feature_match")
+MODULAR_TERMS = ("uncertainty", "mean_closeness", "mean_distance", "feature_match")
 DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 
 
@@ -60,6 +60,7 @@ def objectives(
     terms += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if terms else 1, unique=True))
     weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in terms}
     space = "features" if "feature_coverage" in weights else draw(st.sampled_from(["features", "gradients"]))
+    near = draw(st.sampled_from(neighbours))
     return smdl.Objective(
         distance=draw(st.sampled_from(DISTANCES)),
         space=space,
@@ -67,6 +68,7 @@ def objectives(
         concave=draw(st.sampled_from(["sqrt", "log", "ratio"])),
         kernel=draw(st.sampled_from(["linear", "cosine", "gaussian"])),
         noise=draw(st.sampled_from([0.5, 1.0])),
-        neighbours=draw(st.sampled_from(neighbours)),
+        neighbours=near,
+        sample=None if near else draw(st.sampled_from([None, None, 3])),
         **weights,
     )

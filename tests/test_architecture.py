@@ -12,13 +12,17 @@ SOURCE = Path(smdl.__file__).parent
 
 ENGINE = (
     "arithmetic",
+    "blocks",
     "distances",
     "geometry",
     "gradients",
     "greedy",
+    "limits",
     "objective",
+    "plan",
     "pool",
     "selection",
+    "selector",
     "similarity",
     "terms",
 )
@@ -27,24 +31,34 @@ ENGINE = (
 #: One more rule holds for report: it imports neither torch nor numba, so of experiments and training it may use only
 #: the modules that do not import them (tests/report checks that in a process of its own).
 LAYERS = {
-    "base": ("configs", "errors", "factory", "jit", "randomness"),
+    "base": ("configs", "errors", "factory", "jit", "memory", "randomness", "rows"),
     "engine": ENGINE,
     "reading and scoring": (
+        "batch_form",
         "batches",
         "distributed",
         "feature_cache",
+        "losses",
+        "model_access",
         "observation",
+        "padding",
         "reading",
         "reference_model",
         "scoring",
+        "step_record",
         "suspects",
+        "taps",
+        "training_watch",
+        "weighted_loss",
     ),
     "strategies and candidates": ("candidates", "strategies"),
     "methods": ("methods",),
-    "loader": ("base_loader", "loader", "selective_loader"),
+    "loader": ("base_loader", "loader", "restarts", "selective_loader"),
     "training": ("training",),
-    "experiments": ("experiments",),
+    "integrations": ("integrations",),
+    "experiments and offline": ("experiments", "offline"),
     "report": ("report",),
+    "interface": ("comparison",),
     "cli": ("__main__", "cli", "options"),
 }
 MODULES = {
@@ -119,6 +133,11 @@ def test_the_engine_knows_no_models_datasets_or_files():
             found = {name for name in imports_in(code) if name.startswith(forbidden)}
             found |= {name for name in calls_in(code) if name == "open" or name.startswith(forbidden)}
             assert not found, f"{module} uses {found}"
+
+
+def test_no_module_imports_an_integration():
+    for module, path in MODULES.items():
+        assert not any(name.startswith("integrations") for name in own_imports(path.read_text())), module
 
 
 def test_public_names_are_sorted_and_exist():

@@ -34,6 +34,7 @@ COMMANDS: list[list[str]] = [
     *wrong("amp", "abc", "[]", "2", "null"),
     *wrong("device", "", "abc", "meta", "cuda:99", "[]", "null", "cpu:7:7"),
     *wrong("method", "", "papper", "no_module:name", "os:system", "json:nothing", ":", "a:b:c", "[]", "{}"),
+    *wrong("tracker", "", "tensorbord", "no_module:name", "json:nothing", "json:dumps", "builtins:dict"),
     *wrong("options", "abc", "[]", "3", "{partitons: 1}", "{partitions: 0}", "{optimizer: 3}"),
     *wrong("options.partitions", "abc", "0", "null", "[]"),
     *wrong("options.partitons", "3"),

@@ -56,6 +56,11 @@ def same(one, other) -> bool:
     return one == other
 
 
+def test_rows_of_several_shapes_are_not_joined():
+    with pytest.raises(ValueError, match=r"rows have one shape, got rows of shapes \(2,\) and \(3,\)"):
+        join([(torch.zeros(4, 2),), (torch.zeros(4, 3),)])
+
+
 @given(collated(), st.data())
 def test_rows_taken_from_a_batch_are_the_batch_of_those_rows(made, data):
     items, (batch,) = made

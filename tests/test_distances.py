@@ -10,7 +10,7 @@ import smdl
 from smdl.distances import DISTANCES
 from smdl.greedy.specification import Specification
 from smdl.jit import compiled
-from smdl.similarity import distance, nearest, similarity_matrix
+from smdl.similarity import distance, similarity_matrix
 from tests.conftest import pools
 
 
@@ -69,7 +69,8 @@ def test_points_far_from_the_origin_keep_their_distances(name):
 def test_neighbours_are_the_nearest_with_ties_to_the_lower_index():
     pool = smdl.Pool(np.array([[0.0], [1.0], [2.0], [3.0], [1.0]]))
     problem = smdl.Objective(facility_location=1.0, neighbours=3).on(pool)
-    graph = nearest(problem.geometry.points, 3, threads=2)
+    graph = problem.geometry.graph
+    assert graph is not None
     assert graph.neighbours.tolist() == [[0, 1, 4], [1, 4, 0], [2, 1, 3], [3, 2, 1], [4, 1, 0]]
     dense = similarity_matrix(problem.geometry.points)
     for i, row in enumerate(graph.neighbours):

@@ -21,6 +21,15 @@ def run(monkeypatch, capsys):
     return run
 
 
+def test_own_loop_compares_three_methods_at_equal_steps(run, tmp_path):
+    printed = run("own_loop.py", "--steps", 12, "--seeds", 2, "--jobs", 1, "--out", tmp_path / "e")
+    assert "At equal steps, against uniform over 2 seeds" in printed
+    for method in ("uniform", "balanced", "recommended"):
+        assert method in printed
+    assert f"report: {tmp_path / 'e' / 'report.html'}" in printed
+    assert (tmp_path / "e" / "report.html").exists()
+
+
 def test_selection_prints_both_tables_and_writes_the_picture(run, tmp_path):
     picture = tmp_path / "new folder" / "selection.png"
     printed = run("selection.py", "--out", picture)

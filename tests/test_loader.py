@@ -77,15 +77,16 @@ def test_the_selection_behind_the_batch_is_at_hand():
     next(iter(loader))
     assert isinstance(loader.selection, smdl.Selection)
     assert loader.selection.value == pytest.approx(loader.selection.gains.sum())
-    assert loader.selection.weights is not None
-    assert loader.selection.weights.sum() == 12, "each of the pool is represented"
+    assert loader.selection.shares is not None
+    assert loader.selection.shares.sum() == 12, "each of the pool is represented"
 
 
 @settings(max_examples=100)
 @given(n=st.integers(1, 24), data=st.data(), drop_last=st.booleans(), case=st.sampled_from(list(CASES)))
 def test_the_length_is_exact(n, data, drop_last, case):
     size = data.draw(st.integers(1, n))
-    reference = {"reference": torch.rand(n, 2)} if "paper" in case else {}  # spares its training
+    widths = {"paper": 2, "paper_pool": 2, "rho_loss": 1}
+    reference = {"reference": torch.rand(n, widths[case])} if case in widths else {}  # spares its training
     loader = make(case, Tuples(n), Net(), batch_size=size, drop_last=drop_last, **reference)
     sizes = [len(batch) for batch in epoch_of(loader)]
     assert len(loader) == len(sizes) == (n // size if drop_last else -(-n // size))
@@ -375,19 +376,40 @@ def test_the_loader_says_what_it_does(case):
         assert part in shown
 
 
-def test_several_ranks_are_refused(monkeypatch):
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    message = "every rank would train on the same batches"
-    with pytest.raises(RuntimeError, match=message):
-        smdl.DataLoader(Tuples(30), Net(), 4)
-    with pytest.raises(RuntimeError, match=message):
-        smdl.SelectiveLoader([], Net())
+def test_a_loader_that_is_made_again_for_every_epoch_warns_that_it_restarts():
+    model, data = Net(), Tuples(8)
+    epoch_of(smdl.DataLoader(data, model, 4))
+    with pytest.warns(UserWarning, match="starts epoch 0 of a run of which another loader has finished an epoch"):
+        epoch_of(smdl.DataLoader(Tuples(8), model, 4))  # the first one is freed, and the data set is made again, too
 
 
-def test_a_process_group_that_starts_later_is_noticed(monkeypatch):
-    loader = smdl.DataLoader(Tuples(30), Net(), 4)
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(RuntimeError, match="does not split batches between ranks yet"):
-        next(iter(loader))
+@pytest.mark.parametrize("known", ["epoch", "state", "seed", "model", "data"])
+def test_a_second_loader_that_continues_or_is_another_run_does_not_warn(known):
+    model, data = Net(), Tuples(8)
+    first = smdl.DataLoader(data, model, 4)
+    epoch_of(first)
+    data = Strings(8) if known == "data" else data
+    second = smdl.DataLoader(data, Net() if known == "model" else model, 4, seed=1 if known == "seed" else 0)
+    if known == "epoch":
+        second.set_epoch(1)
+    elif known == "state":
+        second.load_state_dict(first.state_dict())
+    epoch_of(second)  # warnings are errors
+    epoch_of(first)
+
+
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
+def test_a_trainer_that_asks_for_the_sampler_is_told_how_to_resume(name):
+    """HF and Accelerate would build a plain loader from it. Lightning asks with hasattr, and must be told no."""
+    for loader in (smdl.DataLoader(Tuples(8), Net(), 4), smdl.SelectiveLoader([], Net())):
+        assert not hasattr(loader, name)
+        with pytest.raises(AttributeError, match=r"has no sampler.*register_for_checkpointing.*SelectiveTrainer"):
+            getattr(loader, name)
+
+
+@pytest.mark.parametrize("method", ["uniform", "balanced", "fresh"])
+def test_a_loop_may_show_its_logits_to_every_method(method):
+    model = Net()
+    loader = smdl.DataLoader(Tuples(8), model, 4, method=method)
+    for x, _ in loader:
+        loader.observe(logits=model(x))

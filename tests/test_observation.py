@@ -47,6 +47,7 @@ def assert_observed(observer: Observer, features: Tensor, logits: Tensor, rows: 
     assert torch.equal(wanted if seen.found is None else seen.found, wanted)
     assert seen.found is not None or bool(wanted.all())
     assert seen.features is not None
+    assert seen.logits is not None
     assert torch.allclose(seen.features[rows], features[rows], **close)
     assert torch.allclose(seen.logits[rows], logits[rows], **close)
 
@@ -217,6 +218,19 @@ def test_rows_are_told_apart_by_all_columns_of_the_batch():
     assert seen.found is not None
     assert bool(seen.found.all())
     assert torch.allclose(seen.logits, torch.cat(parts), atol=1e-6)
+
+
+def test_tokens_that_are_also_the_targets_are_inputs():
+    """As in language models. The mask alone would not tell the rows apart."""
+    tokens, model = torch.randint(0, 30_000, (ROWS, 6)), Embedded()
+    batch = {"mask": torch.ones(ROWS, 6), "tokens": tokens, "labels": tokens.clone()}
+    observer = Observer(Scorer(model, loss=lambda outputs, _: outputs.mean(1)), features=True)
+    observer.start(batch, batch["labels"])
+    output = model(mask=batch["mask"], tokens=tokens.flip(0))
+    seen = observer.finish()
+    assert seen is not None
+    assert seen.logits is not None
+    assert torch.equal(seen.logits, output["logits"].flip(0))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,9 +15,18 @@ SOURCE = Path(smdl.__file__).parent
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TRAIN = PROJECT["optional-dependencies"]["train"]
+SELECT = [name for name in PROJECT["optional-dependencies"]["select"] if not name.startswith("smdl")]
 IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "PyYAML": "yaml", "Jinja2": "jinja2"}
 #: Parts of the package that need smdl[train]; all others work with the core dependencies.
-TRAINING = {"training", "experiments", "report"}
+TRAINING = {"training", "experiments", "offline", "report"}
+#: Modules that import a package of another extra when it is needed.
+OTHERS = {
+    "integrations/transformers.py": {"transformers"},
+    "offline/engines.py": {"ray"},
+    "rows/files.py": {"fsspec"},
+    "rows/source.py": {"fsspec"},
+    "rows/tables.py": {"pyarrow"},
+}
 
 
 def name_of(requirement):
@@ -46,19 +55,29 @@ def test_every_import_is_a_dependency(path):
         allowed |= {"jsonargparse", "yaml"}  # yaml comes with jsonargparse
     if part in TRAINING or part == "cli.py":
         allowed |= set(TRAIN_PACKAGES)
+    allowed |= OTHERS.get("/".join(path.relative_to(SOURCE).parts), set())
     assert set(imports_of(path)) <= allowed
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text(), re.MULTILINE))
-    for requirement in (*PROJECT["dependencies"], *TRAIN):
+    for requirement in (*PROJECT["dependencies"], *TRAIN, *SELECT):
         bound = re.findall(r">=([\d.]+)$", requirement)[0]
         assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", pins[name_of(requirement)]), requirement
 
 
 def test_every_dependency_is_pinned_for_ci():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    assert {name_of(requirement) for requirement in (*PROJECT["dependencies"], *TRAIN)} <= set(pins)
+    extras = PROJECT["optional-dependencies"].values()
+    assert {name_of(requirement) for extra in (PROJECT["dependencies"], *extras) for requirement in extra} - {
+        "smdl"
+    } <= set(pins)
+
+
+def test_the_integrations_extra_holds_the_extra_of_every_integration():
+    extras, modules = PROJECT["optional-dependencies"], (SOURCE / "integrations").glob("[a-z]*.py")
+    held = set(re.findall(r"smdl\[(.*?)\]", extras["integrations"][0])[0].split(","))
+    assert {module.stem for module in modules} <= held <= set(extras)
 
 
 def test_what_is_not_python_is_packaged():

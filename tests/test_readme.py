@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from smdl.methods import METHODS
+from smdl.options import COMMANDS
 from smdl.terms import TERMS
 from smdl.training.config import TrainConfig
 
@@ -15,21 +16,26 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CARDS = ROOT / "docs" / "methods"
 #: Options of the commands that are no fields of TrainConfig.
-OTHERS = {"config", "help", "help-all", "print_config", "out", "resume", "quiet"}
-OTHERS |= {"methods", "seeds", "minutes", "regimes", "protocols", "jobs", "values"}
+OTHERS = {"config", "help", "help-all", "print_config", "out", "resume", "quiet", "tracker"}
+OTHERS |= {"methods", "seeds", "minutes", "regimes", "protocols", "jobs", "values", "tune_lr", "seconds"}
 
 
 def code_of(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def slow_if_long(page: Path) -> Any:
-    """The README selects from 10,000 samples, which takes seconds."""
-    return pytest.param(page, marks=pytest.mark.slow) if page == ROOT / "README.md" else page
+def marked(page: Path) -> Any:
+    """The README selects from 10,000 samples, which takes seconds. The page of the trainers needs their libraries."""
+    marks = {
+        "README.md": [pytest.mark.slow],
+        "trainers.md": [pytest.mark.integrations, pytest.mark.filterwarnings("default")],
+    }
+    return pytest.param(page, marks=marks.get(page.name, ()) if page.parent != CARDS else ())
 
 
-@pytest.mark.parametrize("page", [slow_if_long(page) for page in PAGES if code_of(page)], ids=lambda page: page.name)
-def test_the_code_of_the_page_runs(page):
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if code_of(page)], ids=lambda page: page.name)
+def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in code_of(page):
         exec(compile(block, str(page), "exec"), namespace)
@@ -64,10 +70,19 @@ def options_of(config: Any, prefix: str = "") -> set[str]:
 def test_the_options_in_the_commands_of_the_page_exist(page):
     known = options_of(TrainConfig())
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
-        for command in re.findall(r"smdl (?:train|compare|ablate) ([^#;\n]*)", block.replace("\\\n", " ")):
+        for command in re.findall(r"smdl (?:train|compare|preview|ablate) ([^#;\n]*)", block.replace("\\\n", " ")):
             for option in re.findall(r"--([\w.-]+)", command):
                 free = option.partition(".")[0] + "."
                 assert option in known | OTHERS or free in known, f"{page.name} has --{option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_options_of_smdl_select_on_the_page_exist(page):
+    known = {option.lstrip("-") for option in COMMANDS["select"].own} | {"help"}
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        for command in re.findall(r"smdl select ([^#;\n]*)", block.replace("\\\n", " ")):
+            found = {option.partition(".")[0] for option in re.findall(r"--([\w.-]+)", command)}
+            assert found <= known, f"{page.name} has {found - known}"
 
 
 @pytest.mark.parametrize("name", [*METHODS, *TERMS])

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from smdl.reading import Reader
-from smdl.reference_model import in_order, reference_features
+from smdl.reading import Reader, in_order
+from smdl.reference_model import reference_features
 from smdl.scoring import Scorer
 from tests.toys import Net, Shifted, Tuples, same
 
@@ -116,7 +116,7 @@ def test_a_fraction_is_a_part_of_the_data(fraction):
 def test_a_reference_that_diverges_is_refused():
     _, _, scorer, reader = parts()
     wild = lambda weights: torch.optim.SGD(weights, lr=1e30)  # noqa: E731
-    with pytest.raises(ValueError, match=r"the reference model diverged: its loss is .*; give reference= yourself"):
+    with pytest.raises(ValueError, match=r"a reference model diverged: its loss is .*; give reference= yourself"):
         reference_features(scorer, reader, 40, batch_size=5, optimizer=wild)
 
 

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import smdl
-from smdl.scoring import Scorer, check_logits
+from smdl.losses import check_logits
+from smdl.scoring import Scorer
 from tests.toys import CLASSES, WIDTH, Net, Tuples, same
 
 DATA = Tuples(12)
@@ -70,7 +71,8 @@ def test_scores_are_the_eval_forward_row_by_row():
     assert torch.allclose(scores.probabilities, logits.softmax(1), rtol=1e-6)
     assert torch.equal(scores.labels, DATA.y)
     assert torch.equal(scores.losses, F.cross_entropy(logits, DATA.y, reduction="none"))
-    assert not any(value.requires_grad for value in scores)
+    assert scores.errors is None, "they follow from probabilities and labels"
+    assert not any(value.requires_grad for value in scores if value is not None)
 
 
 def test_the_head_is_the_last_linear_layer_that_makes_the_logits():
@@ -99,7 +101,7 @@ def test_a_callable_gives_the_features_and_may_spare_the_second_forward():
     assert len(calls) == 1, "the logits were given"
     found = Scorer(model)(BATCH)
     for scores in (alone, both):
-        assert same([*scores], [*found])
+        assert same([*scores[:4]], [*found[:4]])
 
 
 def test_a_model_without_a_linear_head_is_told_how_to_name_its_features():
@@ -129,8 +131,8 @@ def test_features_that_are_none_are_refused(features, message):
 def test_scores_are_float32_whatever_the_model_computes_in(dtype):
     model = Net().to(dtype)
     scores = Scorer(model)((DATA.x.to(dtype), DATA.y.to(torch.int32)))
-    assert scores.features.dtype == scores.probabilities.dtype == scores.losses.dtype == torch.float32
-    assert scores.labels.dtype == torch.int64
+    types = [None if value is None else value.dtype for value in scores]
+    assert types == [torch.float32, torch.float32, torch.int64, torch.float32, None], "features to errors"
     Scorer(model).pool(scores)
 
 
@@ -149,6 +151,7 @@ def test_logits_are_found_in_what_other_libraries_return():
     logits = torch.randn(2, 3)
     assert check_logits({"loss": 1, "logits": logits}) is logits
     assert check_logits(SimpleNamespace(logits=logits)) is logits
+    assert check_logits((logits, "hidden")) is logits
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_logits_are_found_in_what_other_libraries_return():
         (torch.zeros(12, 1), r"shape \(12, 1\)"),
         (torch.zeros(12, 3, 2), r"shape \(12, 3, 2\)"),
         (torch.zeros(12, 3, dtype=torch.int64), r"shape \(12, 3\)"),
-        ((torch.zeros(12, 3),), "tuple"),
+        (("hidden", torch.zeros(12, 3)), "tuple"),
         ({"out": torch.zeros(12, 3)}, "dict"),
     ],
 )
@@ -176,7 +179,7 @@ def test_an_output_that_is_not_logits_is_refused(output, got):
         (DATA.y > 0, r"got torch.bool of shape \(12,\)"),
         (F.one_hot(DATA.y), r"got torch.int64 of shape \(12, 3\)"),
         (DATA.y.tolist(), "one class number per sample, got list; pass targets= to say where they are"),
-        (DATA.y[:7], "features, logits and targets must have one row per sample, got 12, 12 and 7"),
+        (DATA.y[:7], "features, outputs and targets must have one row per sample, got 12, 12 and 7"),
     ],
 )
 def test_targets_that_are_no_class_numbers_are_refused(targets, message):
@@ -185,13 +188,13 @@ def test_targets_that_are_no_class_numbers_are_refused(targets, message):
 
 
 def test_batches_of_another_form_need_to_be_explained():
-    batch = {"pixels": DATA.x, "label": DATA.y}
-    with pytest.raises(ValueError, match="a batch that is a dict of pixels, label needs forward=, a callable"):
+    batch = {"pixels": DATA.x, "kind": DATA.y}
+    with pytest.raises(ValueError, match="a batch that is a dict of pixels, kind needs forward=, a callable"):
         Scorer(Net())(batch)
     forward = {"forward": lambda model, batch: model(batch["pixels"])}
-    with pytest.raises(ValueError, match="a dict of pixels, label needs targets=, a callable"):
+    with pytest.raises(ValueError, match="a dict of pixels, kind needs targets=: the name or the place"):
         Scorer(Net(), **forward)(batch)
-    scores = Scorer(Net(), **forward, targets=lambda batch: batch["label"])(batch)
+    scores = Scorer(Net(), **forward, targets=lambda batch: batch["kind"])(batch)
     assert torch.equal(scores.features, Scorer(Net())(BATCH).features)
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got 'function'"):
         Scorer(lambda x: x)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
-from smdl import selection as module
+from smdl.plan import resolve_optimizer
 from tests.conftest import objectives, pools
 
 REDUNDANCY = smdl.Objective(redundancy=1.0)
@@ -95,9 +95,9 @@ def test_evaluate_gives_the_value_of_a_selection_and_splits_it_by_term(pool, obj
 
 
 def test_auto_follows_its_rule():
-    assert module._resolve("auto", REDUNDANCY, 50_000, 50) == "lazy"
-    assert module._resolve("auto", REDUNDANCY, 10**8, 1000) == "stochastic"
-    assert module._resolve("auto", smdl.Objective.paper(normalize="candidates"), 100, 5) == "stochastic"
+    assert resolve_optimizer("auto", REDUNDANCY, 50_000, 50) == "lazy"
+    assert resolve_optimizer("auto", REDUNDANCY, 10**8, 1000) == "stochastic"
+    assert resolve_optimizer("auto", smdl.Objective.paper(normalize="candidates"), 100, 5) == "stochastic"
 
 
 def test_the_first_pick_is_drawn_by_lot_where_all_tie():
@@ -113,7 +113,7 @@ def test_the_first_pick_is_drawn_by_lot_where_all_tie():
 def test_facility_location_is_the_same_with_and_without_a_matrix(monkeypatch, space):
     objective = smdl.Objective(facility_location=1.0, uncertainty=0.1, space=space)
     dense = [smdl.select(clustered(), objective, 20, partitions=m) for m in (1, 3)]
-    monkeypatch.setattr("smdl.geometry.DENSE", 10)
+    monkeypatch.setattr("smdl.geometry.holds_matrix", lambda *_: False)
     free = [smdl.select(clustered(), objective, 20, partitions=m) for m in (1, 3)]
     for one, other in zip(dense, free, strict=True):
         assert one.indices.tolist() == other.indices.tolist()
@@ -193,8 +193,8 @@ def test_indices_come_back_in_kind():
     assert isinstance(array, np.ndarray)
     assert array.tolist() == tensor.tolist()
     chosen = smdl.select(features, "facility_location", 5)
-    assert chosen.weights is not None
-    assert chosen.weights.sum() == 40
+    assert chosen.shares is not None
+    assert chosen.shares.sum() == 40
     assert float(smdl.evaluate(features, "facility_location", chosen.indices)) == pytest.approx(chosen.value)
 
 

@@ -111,9 +111,9 @@ def test_facility_location_represents_every_cluster():
     points = np.array([[0.0], [0.1], [0.2], [9.0], [9.1]])
     selection = smdl.select(smdl.Pool(points), smdl.Objective(facility_location=1.0), 2)
     assert sorted(selection.indices // 3) == [0, 1]
-    assert selection.weights is not None
-    assert sorted(selection.weights) == [2, 3]
-    assert smdl.select(smdl.Pool(points), smdl.Objective(redundancy=1.0), 2).weights is None
+    assert selection.shares is not None
+    assert sorted(selection.shares) == [2, 3]
+    assert smdl.select(smdl.Pool(points), smdl.Objective(redundancy=1.0), 2).shares is None
 
 
 @pytest.mark.parametrize("name", TERMS)

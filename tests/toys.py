@@ -105,12 +105,20 @@ CASES: dict[str, dict[str, Any]] = {
         "candidates": smdl.Full(3, replacement=True),
         "epochs": 5,
     },
+    "infobatch": {"method": "infobatch", "epochs": 5},
+    "evolved_sampling": {"method": "evolved_sampling", "epochs": 5},
+    "importance": {"method": "importance", "options": {"threshold": 1.05, "momentum": 0.5}},  # on and off in turns
+    "selective_backprop": {"method": "selective_backprop", "options": {"start": 0.3}, "epochs": 2},
+    "divbs": {"method": "divbs"},
+    "divbs_sampled": {"method": "divbs", "options": {"sampled": True}},
+    "rho_loss": {"method": "rho_loss", "options": {"holdout_epochs": 1}, "candidates": smdl.RandomPool(3)},
     "fresh": {"method": "fresh"},
     "recommended": {"candidates": smdl.Observed(lag=3)},
     "rescored": {"candidates": smdl.Observed(3, lag=1, rescore=0.5)},
     "sketched": {"candidates": smdl.Observed(2, lag=2, sketch=3)},
     "recommended_full": {"candidates": smdl.Full(3)},
     "paper": {"method": "paper"},
+    "paper_released": {"method": "paper_released", "options": {"partitions": 2, "log_epsilon": 3}},
     "paper_pool": {"method": "paper", "candidates": smdl.RandomPool(2.5)},
     "replacement": {"candidates": smdl.Full(3, replacement=True), "options": STOCHASTIC},
 }
@@ -148,7 +156,7 @@ def train(loader: Any, model: nn.Module, optimizer: torch.optim.Optimizer, steps
     while len(seen) < steps:
         for x, y in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
+            smdl.weighted_mean(F.cross_entropy(model(x), y, reduction="none"), loader.selection).backward()
             optimizer.step()
             seen.append(loader.selection.indices.tolist())
             if len(seen) == steps:
@@ -167,7 +175,9 @@ def epoch_of(loader: smdl.DataLoader) -> list[list[int]]:
 
 def forwarded(loader: smdl.DataLoader, batch: Any) -> None:
     """Do what the loader expects between two batches: a training forward, or losses by hand."""
-    if loader.strategy.needs_losses:
+    if loader.strategy.needs_errors:
+        loader.observe(logits=torch.linspace(1, 2, CLASSES * len(numbers_of(loader))).reshape(-1, CLASSES))
+    elif loader.strategy.needs_losses:
         loader.observe(torch.linspace(1, 2, len(numbers_of(loader))))
     elif loader.candidates.needs_features:
         modes = [(module, module.training) for module in loader.model.modules()]

@@ -8,13 +8,17 @@ if TYPE_CHECKING:
     from smdl.candidates.observed import Observed
     from smdl.candidates.random_pool import RandomPool
     from smdl.candidates.source import Candidates
+    from smdl.comparison import compare, preview
     from smdl.loader import DataLoader
     from smdl.methods import Method
     from smdl.objective import Objective
+    from smdl.plan import Plan, explain
     from smdl.pool import Pool
     from smdl.selection import Evaluation, Selection, evaluate, select
     from smdl.selective_loader import SelectiveLoader
+    from smdl.selector import Selector
     from smdl.strategies.strategy import Strategy
+    from smdl.weighted_loss import weighted_mean
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,13 +29,19 @@ __all__ = [
     "Method",
     "Objective",
     "Observed",
+    "Plan",
     "Pool",
     "RandomPool",
     "Selection",
     "SelectiveLoader",
+    "Selector",
     "Strategy",
+    "compare",
     "evaluate",
+    "explain",
+    "preview",
     "select",
+    "weighted_mean",
 ]
 
 _MODULES = {
@@ -42,13 +52,19 @@ _MODULES = {
     "Method": "methods",
     "Objective": "objective",
     "Observed": "candidates.observed",
+    "Plan": "plan",
     "Pool": "pool",
     "RandomPool": "candidates.random_pool",
     "Selection": "selection",
     "SelectiveLoader": "selective_loader",
+    "Selector": "selector",
     "Strategy": "strategies.strategy",
+    "compare": "comparison",
     "evaluate": "selection",
+    "explain": "plan",
+    "preview": "comparison",
     "select": "selection",
+    "weighted_mean": "weighted_loss",
 }
 
 

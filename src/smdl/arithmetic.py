@@ -6,9 +6,11 @@ Loops need no temporary arrays. Without fast-math they give the same bits as the
 
 import math
 
+import numba
 import numpy as np
+from numba.extending import overload
 
-from smdl.jit import compiled, inlined, reordered
+from smdl.jit import INLINED, compiled, inlined, reordered
 
 #: Set terms are rounded to multiples of scale / GRID before they are summed. Such sums are exact, so they are the same
 #: in any order, with any number of threads, and in the compiled and the torch code.
@@ -30,24 +32,76 @@ def inverse(scale: float) -> float:
     return 1.0 / scale if scale > 0.0 else 0.0
 
 
+def value(x: np.ndarray, i: int, u: int) -> float:
+    """Return x[i, u] (for compiled callers). Halves are stored as integers of the same bits: float16 as uint16,
+    bfloat16 as int16. Numba has no such floats, and a copy as float32 would double the memory."""
+    raise NotImplementedError
+
+
+@overload(value, jit_options=INLINED)
+def _value(x, i, u):  # noqa: ARG001
+    if x.dtype == numba.uint16:
+
+        def from_float16(x, i, u):
+            bits = np.uint32(x[i, u])
+            sign, rest = (bits & np.uint32(0x8000)) << np.uint32(16), (bits & np.uint32(0x7FFF)) << np.uint32(13)
+            if rest >= np.uint32(1 << 23):
+                return np.uint32(sign | (rest + _EXPONENTS)).view(np.float32)
+            small = np.uint32(rest + _EXPONENTS + np.uint32(1 << 23)).view(np.float32) - _LEAST
+            return -small if sign else small
+
+        return from_float16
+    if x.dtype == numba.int16:
+
+        def from_bfloat16(x, i, u):
+            return np.int32(np.int32(x[i, u]) << np.int32(16)).view(np.float32)
+
+        return from_bfloat16
+    return lambda x, i, u: x[i, u]
+
+
+def type_of(x: np.ndarray) -> type:
+    """Return the type of `value` (for compiled callers)."""
+    raise NotImplementedError
+
+
+@overload(type_of, jit_options=INLINED)
+def _type_of(x):
+    kind = numba.float64 if x.dtype == numba.float64 else numba.float32
+    return lambda x: kind  # noqa: ARG005
+
+
+#: Exponents of float16 count from −15, those of float32 from −127. No factor 2¹¹²: sums in any order could move it.
+_EXPONENTS = np.uint32(112 << 23)
+
+#: The least float16 that has an exponent.
+_LEAST = np.float32(2.0**-14)
+
+
 def largest(values: np.ndarray) -> float:
-    """Return the largest |x|; infinity or NaN if some x is."""
-    return _largest(values, _BITS[values.dtype])
+    """Return the largest |x|; infinity or NaN if some x is. Halves are stored as for `value`."""
+    zero, kind = _BITS[values.dtype]
+    bits = np.array([_largest(values, zero)], zero.dtype)
+    return float(((bits.astype(np.int32) << 16) if kind is None else bits).view(kind or np.float32)[0])
 
 
 @compiled
 def _largest(values, zero):
     """Find the maximum among integers of the same bits: unlike floats they vectorise, and NaN is above infinity."""
-    bits, found, without_sign = values.ravel().view(zero.dtype), zero.copy(), np.iinfo(zero.dtype).max
-    top = found[0]
+    bits, without_sign = values.ravel().view(zero.dtype), np.iinfo(zero.dtype).max
+    top = zero[0]
     for i in range(len(bits)):
         top = max(top, zero.dtype.type(bits[i] & without_sign))
-    found[0] = top
-    return np.float64(found.view(values.dtype)[0])
+    return top
 
 
-#: A zero of the integers that are as wide as each type of floats.
-_BITS = {np.dtype(np.float32): np.zeros(1, np.int32), np.dtype(np.float64): np.zeros(1, np.int64)}
+#: By type of numbers as stored: a zero of the integers of the same width, and the floats of these bits.
+_BITS: dict[np.dtype, tuple[np.ndarray, type | None]] = {
+    np.dtype(np.float32): (np.zeros(1, np.int32), np.float32),
+    np.dtype(np.float64): (np.zeros(1, np.int64), np.float64),
+    np.dtype(np.uint16): (np.zeros(1, np.int16), np.float16),
+    np.dtype(np.int16): (np.zeros(1, np.int16), None),  # bfloat16: the upper half of a float32
+}
 
 
 @compiled
@@ -91,7 +145,7 @@ def concave_sum(features: np.ndarray, g: int) -> np.ndarray:
     for i in range(len(features)):
         total = 0.0
         for u in range(features.shape[1]):
-            total += concave(g, max(np.float64(features[i, u]), 0.0))
+            total += concave(g, max(np.float64(value(features, i, u)), 0.0))
         out[i] = total
     return out
 
@@ -102,7 +156,7 @@ def column_sums(features: np.ndarray) -> np.ndarray:
     total = np.zeros(features.shape[1])
     for i in range(len(features)):
         for u in range(features.shape[1]):
-            total[u] += np.float64(features[i, u])
+            total[u] += np.float64(value(features, i, u))
     return total
 
 
@@ -113,7 +167,7 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
     for i in range(len(features)):
         total = 0.0
         for u in range(len(centre)):
-            gap = np.float64(features[i, u]) - centre[u]
+            gap = np.float64(value(features, i, u)) - centre[u]
             total += gap * gap
         out[i] = total
     return out
@@ -123,7 +177,7 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
 def _squared_norm(x: np.ndarray, i: int) -> float:
     total = 0.0
     for u in range(x.shape[1]):
-        total += np.float64(x[i, u]) * np.float64(x[i, u])
+        total += np.float64(value(x, i, u)) * np.float64(value(x, i, u))
     return total
 
 
@@ -138,20 +192,17 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
 
 @compiled
 def gradient_parts(
-    features: np.ndarray, probabilities: np.ndarray, labels: np.ndarray, bias: float
+    features: np.ndarray, errors: np.ndarray, bias: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return e = p − onehot(y), (N, C) in the type of f; ‖e‖² and ‖f‖² + bias, (N,); and the largest ‖g‖ = ‖e‖ ‖f‖."""
-    n, exact = len(features), np.empty_like(probabilities)  # errors in the type of p
-    errors, e, f, longest = np.empty(probabilities.shape, features.dtype), np.empty(n), np.empty(n), 0.0
+    """Return the errors e, (N, C), in the type of f; ‖e‖² and ‖f‖² + bias, (N,); and the largest ‖g‖ = ‖e‖ ‖f‖."""
+    n = len(features)
+    converted, e, f, longest = np.empty(errors.shape, type_of(features)), np.empty(n), np.empty(n), 0.0
     for i in range(n):
-        for c in range(probabilities.shape[1]):
-            exact[i, c] = probabilities[i, c]
-        exact[i, labels[i]] -= 1
-        for c in range(probabilities.shape[1]):
-            errors[i, c] = exact[i, c]
-        e[i], f[i] = _squared_norm(exact, i), _squared_norm(features, i) + bias
+        for c in range(errors.shape[1]):
+            converted[i, c] = errors[i, c]
+        e[i], f[i] = _squared_norm(errors, i), _squared_norm(features, i) + bias
         longest = max(longest, math.sqrt(e[i] * f[i]))
-    return errors, e, f, longest
+    return converted, e, f, longest
 
 
 @compiled
@@ -165,7 +216,7 @@ def cosine_to(features: np.ndarray, direction: np.ndarray) -> np.ndarray:
     for i in range(len(features)):
         dot, square = 0.0, 0.0
         for u in range(len(direction)):
-            x = np.float64(features[i, u])
+            x = np.float64(value(features, i, u))
             dot += x * direction[u]
             square += x * x
         norm = math.sqrt(square) * length
@@ -185,14 +236,14 @@ def add_scaled(total: np.ndarray, scores: np.ndarray, weight: float, low: float,
 @compiled
 def centred(features: np.ndarray) -> np.ndarray:
     """Return every row minus its mean: the cosine of such rows is their correlation."""
-    out, width = np.empty_like(features), features.shape[1]
+    out, width = np.empty(features.shape, type_of(features)), features.shape[1]
     for i in range(len(features)):
         total = 0.0
         for u in range(width):
-            total += np.float64(features[i, u])
+            total += np.float64(value(features, i, u))
         mean = total / width
         noise = width * ROUNDING * abs(mean)  # a constant row must become zeros, not rounding errors
         for u in range(width):
-            gap = np.float64(features[i, u]) - mean
+            gap = np.float64(value(features, i, u)) - mean
             out[i, u] = gap if abs(gap) > noise else 0.0
     return out

@@ -1,5 +1,6 @@
 """Take, join and move rows of a batch: any nesting of tensors, tuples, lists and dicts that collate_fn returns."""
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,18 @@ def move(batch: Any, device: torch.device) -> Any:
     )
 
 
+def cast(batch: Any, dtype: torch.dtype | None) -> Any:
+    """Return the batch with every tensor of floats in this type; None changes nothing."""
+    if dtype is None:
+        return batch
+    return _each(
+        lambda columns: (
+            columns[0].to(dtype) if isinstance(columns[0], Tensor) and columns[0].is_floating_point() else columns[0]
+        ),
+        batch,
+    )
+
+
 def height(batch: Any) -> int:
     """Return the number of rows, which must be the same in every column."""
     found = sorted({len(column) for column in _columns(batch) if _has_rows(column)})
@@ -39,6 +52,15 @@ def height(batch: Any) -> int:
             "; write a collate_fn that returns such columns"
         )
     return found[0]
+
+
+def checksum(batch: Any) -> int:
+    """Return a number that is the same for the same rows in every process."""
+    found = 0
+    for column in _columns(batch):
+        values = column.cpu().reshape(-1).view(torch.uint8).numpy() if isinstance(column, Tensor) else column
+        found = zlib.crc32(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode(), found)
+    return found
 
 
 def _columns(batch: Any) -> Iterator[Any]:
@@ -55,15 +77,21 @@ def _each(do: Callable[[tuple[Any, ...]], Any], *batches: Any) -> Any:
     if _is_column(first):
         return do(batches)
     if isinstance(first, Mapping):
-        columns = {key: _each(do, *(batch[key] for batch in batches)) for key in first}
+        return in_form(first, [_each(do, *(batch[key] for batch in batches)) for key in first])
+    return in_form(first, [_each(do, *members) for members in zip(*batches, strict=True)])
+
+
+def in_form(batch: Any, parts: list[Any]) -> Any:
+    """Return the parts in the form of a batch: a dict with its keys, or a tuple, namedtuple or list like it."""
+    if isinstance(batch, Mapping):
+        columns = dict(zip(batch, parts, strict=True))
         try:
-            return type(first)(columns)  # type: ignore[call-arg]
+            return type(batch)(columns)  # type: ignore[call-arg]
         except TypeError:
             return columns
-    parts = [_each(do, *members) for members in zip(*batches, strict=True)]
-    if hasattr(first, "_fields"):  # a namedtuple
-        return type(first)(*parts)
-    return tuple(parts) if isinstance(first, tuple) else parts
+    if hasattr(batch, "_fields"):  # a namedtuple
+        return type(batch)(*parts)
+    return tuple(parts) if isinstance(batch, tuple) else parts
 
 
 def _is_column(value: Any) -> bool:
@@ -98,6 +126,12 @@ def _joined(columns: tuple[Any, ...]) -> Any:
     if not _has_rows(columns[0]):
         return columns[0]
     if isinstance(columns[0], Tensor):
+        shapes = {tuple(column.shape[1:]) for column in columns}
+        if len(shapes) > 1:
+            raise ValueError(
+                "batches can be joined only if their rows have one shape, got rows of shapes"
+                f" {' and '.join(map(str, sorted(shapes)))}; write a collate_fn that makes them equal"
+            )
         return torch.cat(columns)
     if isinstance(columns[0], np.ndarray):
         return np.concatenate(columns)

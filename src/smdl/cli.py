@@ -1,11 +1,10 @@
 """The smdl command: parse, call, print. Heavy modules are imported where they are used."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,15 +40,15 @@ def train(options: Options) -> int:
     """Train a network on the batches of a method."""
     from smdl.training import loop
 
-    if options.resume and (others := options.given - {"resume", "quiet"}):
+    if options.resume and (others := options.given - {"resume", "quiet", "tracker"}):
         raise ValueError(f"a resumed run keeps its config: leave out {', '.join(sorted(others))}")
     with _display(options.quiet) as display:
         if options.resume:
-            summary = loop.resume(options.resume, display)
+            summary = loop.resume(options.resume, display, options.tracker)
         else:
             config = options.config
             name = f"{_file_name(config.data.name)}-{_file_name(config.method)}-{config.seed}"
-            summary = loop.train(config, options.out or Path("runs") / name, display)
+            summary = loop.train(config, options.out or Path("runs") / name, display, options.tracker)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")
     print(f"config, metrics, weights: {summary['folder']}")
@@ -76,6 +75,7 @@ def compare(options: Options) -> int:
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
+        tune_learning_rate=options.tune_lr,
         # One number of steps for all regimes would make the runs of small ones longer.
         keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given or options.regimes),
     )
@@ -84,6 +84,16 @@ def compare(options: Options) -> int:
         jobs = _jobs(options.jobs, options.config.device)
         folder = run_plan(plan, out, auto=auto, jobs=jobs, display=display).folder
     return _show_results(folder, options.quiet)
+
+
+def preview(options: Options) -> int:
+    """Show what a step of each method costs, and what the data looks like."""
+    from smdl.experiments.preview import preview_config
+
+    with _display(options.quiet) as display:
+        found = preview_config(options.config, options.methods, options.seconds, display)
+    print(found)
+    return 0
 
 
 def ablate(options: Options) -> int:
@@ -119,6 +129,28 @@ def reproduce(options: Options) -> int:
     return max(codes.values())
 
 
+def select(options: Options) -> int:
+    """Choose rows of files: a subset that represents them."""
+    from smdl.offline.choose import Chooser
+    from smdl.offline.request import Request
+    from smdl.report.report import render
+
+    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
+    chooser = Chooser(Request(**{entry.name: given[entry.name] for entry in fields(Request)}))
+    if options.explain:
+        print(*chooser.explain(), sep="\n")
+        return 0
+    with _display(options.quiet) as display:
+        count = chooser.run(display)
+        display.phase("drawing the report")
+        page = render(chooser.request.folder)
+    print(f"{count:,} of {len(chooser.source):,} rows: {options.out}")
+    if options.size is not None and count < options.size:
+        print(f"! --size asks for {options.size:,} rows; --per_group and --budget allow no more than {count:,}")
+    print(f"report: {page}")
+    return 0
+
+
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
     from smdl.experiments.results import collect
@@ -146,7 +178,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
     from smdl.report.report import render
-    from smdl.report.tables import LEGEND, matrix_table, summary_table
+    from smdl.report.tables import LEGEND, matrix_table, summary_table, tuned_rates
 
     with _display(quiet) as display:
         display.phase("drawing the report")
@@ -160,6 +192,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
     if found.regimes:
         write(matrix_table(found))
         write(LEGEND, style="dim")
+    if found.learning_rates:
+        write(tuned_rates(found))
     write(found.answer, style="bold")
     write(found.verdict)
     for problem in (*found.problems, *found.warnings):
@@ -224,7 +258,7 @@ def _commands() -> _Commands:
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for run in (train, compare, ablate, reproduce, report, data, doctor):
+    for run in (train, compare, preview, ablate, reproduce, select, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 
@@ -239,10 +273,9 @@ def _jobs(jobs: int | str, device: str) -> int:
     """Number of parallel runs; auto is one per core on a CPU, else one."""
     if isinstance(jobs, int):
         return jobs
-    from smdl.training.environment import pick_device
+    from smdl.training.environment import cores, pick_device
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if pick_device(device).type == "cpu" else 1
+    return cores() if pick_device(device).type == "cpu" else 1
 
 
 def _file_name(name: str) -> str:

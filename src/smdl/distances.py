@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from smdl import arithmetic
-from smdl.pool import Pool, host, real, widest
+from smdl.pool import HALVES, Pool, host, real, stored, widest
 
 if TYPE_CHECKING:
     from smdl.gradients import GradientSpace
@@ -85,7 +85,7 @@ class FeatureSpace:
     """The rows of a matrix, (N, D). Indices broadcast against each other."""
 
     def __init__(self, rows: Tensor) -> None:
-        self.rows, self.host = rows, host(rows)
+        self.rows, self.host = rows, stored(rows)
 
     @property
     def radius(self) -> float:
@@ -99,7 +99,9 @@ class FeatureSpace:
         return by_chunks(lambda i, j: (self.rows[i].to(wide) * self.rows[j]).sum(-1), i, j, self.rows.shape[1])
 
     def squared(self, i: Tensor, j: Tensor) -> Tensor:
-        return by_chunks(lambda i, j: (self.rows[i] - self.rows[j]).square().sum(-1), i, j, self.rows.shape[1])
+        kind = torch.float32 if self.rows.dtype in HALVES else self.rows.dtype
+        gaps = lambda i, j: (self.rows[i].to(kind) - self.rows[j].to(kind)).square().sum(-1)  # noqa: E731
+        return by_chunks(gaps, i, j, self.rows.shape[1])
 
     def lengths(self) -> np.ndarray:
         return np.sqrt(arithmetic.squared_norms(self.host))
@@ -111,17 +113,20 @@ def in_safe_range(features: Tensor, largest: float, least: float = 0.0) -> tuple
     Such a factor changes no digit. Features of a usual size are returned as they are. `largest` is the greatest
     |feature|, `least` a number that the squares are added to.
     """
+    if features.dtype == torch.float16:
+        return features, 1.0
     exponent = math.frexp(max(largest, least))[1]
     lowest, highest = _SAFE_EXPONENTS[features.dtype]
     if lowest <= exponent <= highest or largest == 0.0:
         return features, 1.0
     shift = -max(exponent, -1000)
     first = shift // 2  # in two steps: 2 to the power of the whole shift may overflow
+    features = features.to(torch.float32) if features.dtype == torch.bfloat16 else features
     return features * 2.0**first * 2.0 ** (shift - first), 2.0**shift
 
 
 #: Exponents of the largest feature between which squares of differences are exact enough in each type.
-_SAFE_EXPONENTS = {torch.float32: (-30, 50), torch.float64: (-400, 400)}
+_SAFE_EXPONENTS = {torch.bfloat16: (-30, 50), torch.float32: (-30, 50), torch.float64: (-400, 400)}
 
 
 class Metric:

@@ -1,6 +1,8 @@
 """Geometry: the points of a pool and their distances, as an objective measures them."""
 
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -8,17 +10,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl import arithmetic
+from smdl import arithmetic, memory
+from smdl.blocks import COLUMNS, Blocks, Side, tiles
 from smdl.distances import FeatureSpace, Metric, in_safe_range
 from smdl.gradients import GradientSpace
-from smdl.pool import Pool
-from smdl.similarity import Graph, Points, nearest, points_of, similarity_matrix
+from smdl.pool import Pool, host
+from smdl.randomness import sample_compiled, stream
+from smdl.similarity import Graph, Points, points_of, similarity_matrix
 
 if TYPE_CHECKING:
     from smdl.objective import Objective
 
-#: Up to this many samples facility location holds its similarities, (N, N) float32; above, it computes them again.
+#: Up to this many samples the compiled loops over all pairs are faster than blocks.
+SMALL = 1024
+
+#: Up to this many samples facility location always holds its matrix, (N, N) float32: at most 256 MB.
 DENSE = 8192
+
+#: Up to this many samples are kept as float32 rows, ready for blocks.
+MANY = 1 << 17
+
+
+def holds_matrix(n: int, device: torch.device) -> bool:
+    """Whether the matrix takes at most a quarter of the memory that is left: other processes may need some too."""
+    return n <= DENSE or 4 * n * n <= memory.available(device) // 4
+
+
+def _no_report(what: str, done: int, total: int) -> None: ...
 
 
 class Geometry:
@@ -26,7 +44,18 @@ class Geometry:
 
     def __init__(self, objective: "Objective", pool: Pool) -> None:
         self.objective, self.pool = objective, pool
+        self.report = _no_report
         self._moved: dict[str, Tensor] = {}
+        self._sides: list[tuple[slice, Side]] | None = None
+
+    @contextmanager
+    def reporting(self, progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
+        """Call progress(what, done, total) during long work."""
+        self.report = progress or _no_report
+        try:
+            yield
+        finally:
+            self.report = _no_report
 
     @cached_property
     def scaled_features(self) -> tuple[Tensor, float]:
@@ -58,22 +87,81 @@ class Geometry:
         return points_of(self.metric)
 
     @cached_property
-    def graph(self) -> Graph | None:
-        """The neighbours facility location is restricted to."""
-        k = self.objective.neighbours
-        if k is None or k >= len(self.pool):
-            return None
-        return nearest(self.points, k, torch.get_num_threads())
+    def blocks(self) -> Blocks:
+        return Blocks(self.metric)
 
     @cached_property
-    def similarities(self) -> np.ndarray | None:
-        """The dense matrix of facility location, if the pool is small enough to hold it."""
-        if self.graph is not None or len(self.pool) > DENSE:
+    def graph(self) -> Graph | None:
+        """The neighbours facility location is restricted to."""
+        given, k = self.pool.similarities, self.objective.neighbours
+        if given is not None:
+            return Graph(*given) if isinstance(given, tuple) else None
+        if k is None or k >= len(self.pool):
             return None
-        return similarity_matrix(self.points)
+        if self.metric.bound == 0.0:
+            return Graph(
+                np.tile(np.arange(k, dtype=np.int32), (len(self.pool), 1)), np.zeros((len(self.pool), k), np.float32)
+            )
+        graph = self.blocks.nearest(k, report=partial(self.report, "neighbours"))
+        if self.caps is not None:
+            np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
+        return graph
+
+    @cached_property
+    def covered(self) -> Tensor | None:
+        """The random samples that facility location is measured on; None for every sample."""
+        count = self.objective.sample
+        return None if count is None or count >= len(self.pool) else self.random_rows(0, count)
+
+    @cached_property
+    def caps(self) -> Tensor | None:
+        """max_{q ∈ Q} s_qj of every sample j that is to be covered, (N,), for a pool with a query."""
+        if self.pool.query is None or self.metric.bound == 0.0:
+            return None
+        if isinstance(self.space, GradientSpace):
+            raise ValueError('a query needs space="features": its samples have no gradients')
+        query = self.pool.query.to(self.pool.device) * self.scaled_features[1]
+        if self.objective.distance == "correlation":
+            query = torch.from_numpy(arithmetic.centred(host(query))).to(self.pool.device)
+        side = self.blocks.side_of(query)
+        parts = [self.blocks.similarities(side, columns).amax(0) for _, columns in self.covered_blocks()]
+        return torch.cat(parts)
+
+    def random_rows(self, start: int, stop: int) -> Tensor:
+        """Return rows start..stop of a random order of the pool, which is always the same."""
+        order = np.arange(len(self.pool), dtype=np.int32)
+        sample_compiled(order, len(order), min(stop, len(order)), np.uint64(stream(0, len(order))))
+        return torch.from_numpy(np.sort(order[start:stop]).astype(np.int64)).to(self.pool.device)
+
+    @cached_property
+    def similarities(self) -> Tensor | None:
+        """The dense matrix of facility location, (N, N), if it fits."""
+        n = len(self.pool)
+        if isinstance(self.pool.similarities, Tensor):
+            return self.pool.similarities
+        if self.graph is not None or self.covered is not None or not holds_matrix(n, self.pool.device):
+            return None
+        if (n <= SMALL and self.pool.device.type == "cpu") or self.metric.bound == 0.0:
+            matrix = torch.from_numpy(similarity_matrix(self.points)).to(self.pool.device)
+        else:
+            matrix = self.blocks.matrix(partial(self.report, "similarities"))
+        return matrix if self.caps is None else matrix.clamp_(max=self.caps)
+
+    def covered_blocks(self) -> Iterator[tuple[slice, Side]]:
+        """Yield the samples that facility location is measured on, block by block."""
+        if self._sides is None:
+            count = len(self.pool) if self.covered is None else len(self.covered)
+            parts = (
+                (part, self.blocks.side(part if self.covered is None else self.covered[part]))
+                for part in tiles(count, COLUMNS)
+            )
+            if count > MANY:  # too many to keep
+                return parts
+            self._sides = list(parts)
+        return iter(self._sides)
 
     def on_device(self, name: str) -> Tensor:
-        """Return `similarities` or a part of `graph` on the pool's device; it is moved there once."""
+        """Return a part of `graph` on the pool's device; it is moved there once."""
         if name not in self._moved:
             self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
         return self._moved[name]

@@ -1,8 +1,8 @@
 """Last-layer gradients in factored form, as a space for the set terms.
 
-The gradient of cross-entropy with respect to the last linear layer is g_i = e_i ⊗ [f_i, 1], with errors
-e_i = p_i − onehot(y_i) and, if the layer has a bias, a 1 after the features. Everything below is computed from e and
-f, without an array of size N × C·D.
+The gradient of a loss with respect to the last linear layer is g_i = e_i ⊗ [f_i, 1]: the errors e_i are the gradient
+of the loss with respect to the output of the layer (p_i − onehot(y_i) for cross-entropy), and if the layer has a bias,
+there is a 1 after the features. Everything below is computed from e and f, without an array of size N × C·D.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.distances import by_chunks
-from smdl.pool import Pool, host, real, widest
+from smdl.pool import Pool, host, real, stored, widest
 
 
 class GradientSpace:
@@ -22,21 +22,35 @@ class GradientSpace:
 
     ‖g_i − g_j‖² = ½ [ a (F_i + F_j) + b (E_i + E_j) − a b + (E_i − E_j)(F_i − F_j) ]
     with a = ‖e_i − e_j‖², b = ‖f_i − f_j‖², E = ‖e‖², F = ‖f‖² (+ 1). Differences come first, which avoids needless
-    cancellation. Errors sum to zero except for rounding, so gradients are centred, and correlation equals cosine.
+    cancellation. Errors of cross-entropy sum to zero except for rounding, so gradients are centred, and correlation
+    equals cosine.
     """
 
     def __init__(self, pool: Pool, features: Tensor | None = None, scale: float = 1.0) -> None:
         """Use the pool's features, or `features`, which are the pool's times `scale`."""
-        assert pool.probabilities is not None
-        assert pool.labels is not None
         features = pool.features if features is None else features
         self._pool, self._features = pool, features
         self.bias = scale * scale if pool.bias else 0.0
-        self.host = host(features)
+        self.host = stored(features)
         # errors (N, C); E and F, (N,); max ‖g_i‖, a bound that needs no mean gradient, (C, D)
         self.host_errors, self.error_norms, self.feature_norms, self.radius = arithmetic.gradient_parts(
-            self.host, host(pool.probabilities), host(pool.labels), self.bias
+            self.host, host(pool.errors), self.bias
         )
+
+    @property
+    def rows(self) -> Tensor:
+        """f, (N, D)."""
+        return self._features
+
+    @property
+    def errors(self) -> Tensor:
+        """e, (N, C)."""
+        return self._pool.errors
+
+    @property
+    def norms(self) -> tuple[Tensor, Tensor]:
+        """E and F, (N,)."""
+        return self._e, self._f
 
     @cached_property
     def _e(self) -> Tensor:

@@ -19,7 +19,16 @@ PLAIN: Any = {"nogil": True}
 INLINED: Any = {**PLAIN, "forceinline": True}
 
 #: The modules with compiled loops, and this one, which says how they are compiled.
-KERNEL_MODULES = ("arithmetic.py", "greedy/gains.py", "greedy/kernels.py", "jit.py", "randomness.py", "similarity.py")
+KERNEL_MODULES = (
+    "arithmetic.py",
+    "blocks.py",
+    "greedy/determinant.py",
+    "greedy/gains.py",
+    "greedy/kernels.py",
+    "jit.py",
+    "randomness.py",
+    "similarity.py",
+)
 
 
 def compiled(function: F) -> F:

@@ -1,5 +1,6 @@
 """DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -9,23 +10,27 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from smdl.base_loader import Loader
+from smdl.batch_form import Forward, Targets
 from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
-from smdl.distributed import check_one_rank
-from smdl.errors import choice, true_or_false, whole_number
+from smdl.distributed import current_ranks
+from smdl.errors import choice, one_of, true_or_false, whole_number
+from smdl.losses import LossFunction
 from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.observation import Observation, Observer
-from smdl.pool import as_matrix, host
+from smdl.pool import as_matrix, finite, host
 from smdl.reading import Reader, Request, check_dataset, check_labels, read_labels, stored_labels, worker_errors
 from smdl.reference_model import ReferenceFeatures, check_reference
-from smdl.scoring import Features, Forward, Head, Scorer, Targets, check_logits
+from smdl.restarts import finished_epoch, warn_of_restart
+from smdl.scoring import Features, Head, Scorer
+from smdl.step_record import StepRecord
 from smdl.strategies.strategy import Strategy
 from smdl.suspects import Suspects
+from smdl.taps import Pooling
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
@@ -33,6 +38,7 @@ _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 class DataLoader(Loader):
     """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
 
+    batch_size       of every rank
     dataset          map-style; its items are whatever collate_fn accepts
     model            the model in training; scored as it is at that step, and left unchanged
     method           a name of `smdl.methods.METHODS` (uniform, balanced, loss, recommended, …), `package.module:name`,
@@ -42,10 +48,15 @@ class DataLoader(Loader):
                      `smdl.Candidates`
     options          changes options of the method's strategy, such as {"pressure": 50} for loss
     epochs           length of the run, for methods that change over it (loss)
-    reference        for feature_match: features (N, M), or a model that computes them; trained here unless given
-    features, forward, targets, head: how to score batches and models of another form, see `smdl.scoring.Scorer`
+    reference        for feature_match: features (N, M), or a model that computes them; for rho_loss: irreducible losses
+                     (N, 1), or a model whose losses they are. Trained here unless given
+    features, pooling, forward, targets, head, loss: how to score other batches, models and losses, see
+                     `smdl.scoring.Scorer`
     scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
     seed             seeds every random draw of the loader; the global generators are not used
+    ranks            with several ranks of torch.distributed: "local" lets each choose from its own candidates,
+                     "global" chooses the batches of all ranks from all candidates, as one process would
+    process_group    the ranks among which batches are divided; by default all of torch.distributed, if it is used
     torch_options    options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
     """
 
@@ -62,21 +73,24 @@ class DataLoader(Loader):
         epochs: int | None = None,
         reference: Tensor | np.ndarray | nn.Module | None = None,
         features: Features = None,
+        pooling: Pooling = None,
         forward: Forward | None = None,
-        targets: Targets | None = None,
+        targets: Targets = None,
         head: Head | None = None,
+        loss: str | LossFunction | None = None,
         scoring_dataset: Dataset | None = None,
         scoring_batch_size: int = 500,
         drop_last: bool = False,
         num_workers: int = 0,
         seed: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
+        ranks: str = "local",
+        process_group: Any = None,
         **torch_options: Any,
     ) -> None:
         for name in _DECIDED_HERE:
             if name in torch_options:
                 raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
-        check_one_rank()
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -85,8 +99,11 @@ class DataLoader(Loader):
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
         changed = as_method(method).changed(objective, candidates, options)
-        scorer = Scorer(model, forward=forward, targets=targets, features=features, head=head)
-        super().__init__(changed, scorer, seed)
+        scorer = Scorer(
+            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
+        )
+        together = one_of("ranks", ranks, ("local", "global")) == "global"
+        super().__init__(changed, scorer, seed, process_group, together)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
         self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)
         self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
@@ -99,19 +116,39 @@ class DataLoader(Loader):
         ahead = self.candidates.set_workers(workers)
         self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
         if self.strategy.needs_labels:
-            self.strategy.set_labels(self._labels(None if targets else stored_labels(dataset)))
+            stored = stored_labels(dataset) if targets is None and loss is None else None
+            self.strategy.set_labels(self._labels(stored))
         self._both = scoring_dataset is not None
-        self._reference = ReferenceFeatures(reference, self._samples) if self.strategy.needs_reference else None
+        self._reference = None
+        if self.strategy.needs_reference:
+            self._reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
         self._needs_features = self.candidates.needs_features and self.strategy.needs_scores
         watches = self.strategy.needs_losses or (self._needs_features and self.candidates.watches_model)
         self._observer = Observer(scorer, features=self._needs_features) if watches else None
+        self._mark = object()  # tells this loader from others, also from one that was freed
+        self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
         self._targets: Tensor | None = None  # of the current batch
         self._observed = False  # whether anything is known of the current batch
+        self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
+        self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
+        self._made_with = {
+            "epochs": epochs, "reference": reference, "features": features, "pooling": pooling, "forward": forward,
+            "targets": targets, "head": head, "loss": loss, "scoring_dataset": scoring_dataset,
+            "scoring_batch_size": scoring_batch_size, "drop_last": drop_last, "num_workers": num_workers,
+            "seed": seed, "collate_fn": collate_fn, "ranks": ranks, "process_group": process_group, **torch_options,
+        }  # fmt: skip
         self._begin(0)
 
+    def with_method(self, method: str | Method | Strategy, model: nn.Module, **changes: Any) -> "DataLoader":
+        """Return a loader of the same data and with the same options for another method and another model."""
+        options = {**self._made_with, **changes}
+        if as_method(method).make()[1].needs_features:
+            options["scoring_dataset"] = None  # this source forwards no sample for scoring
+        return DataLoader(self.dataset, model, self.batch_size, method=method, **options)
+
     def __len__(self) -> int:
-        """Return the number of batches per epoch."""
-        return steps_per_epoch(self._samples, self.batch_size, self.drop_last)
+        """Return the number of batches per epoch, the same on every rank."""
+        return steps_per_epoch(self._samples, self.batch_size, self.drop_last, current_ranks(self._group).size)
 
     def __repr__(self) -> str:
         return (
@@ -125,7 +162,7 @@ class DataLoader(Loader):
         whole_number("epoch", epoch, 0)
         if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
             self._begin(epoch)
-            self._resumed = False
+            self._resumed, self._record = False, None
             self._iterations += 1  # an iteration that was under way cannot be continued
 
     def __iter__(self) -> Iterator[Any]:
@@ -160,25 +197,31 @@ class DataLoader(Loader):
         """Take what the training forward computed for the current batch, if the model does not show it to its hooks.
 
         losses     (B,) for methods that need losses; computed from the logits if those are given
-        features   (B, D), with logits (B, C), for smdl.Observed
+        features   (B, D), with logits, for smdl.Observed
+        logits     the model's output, (B, …)
         rows       (B,) places in the current batch; by default all, in order
         """
-        if self.selection is None:
+        if self._selection is None:
             raise ValueError("observe takes what was computed for the current batch, and there was no batch yet")
-        places = np.arange(len(self.selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
-        if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self.selection)):
-            raise ValueError(f"rows must be places in the current batch, 0..{len(self.selection) - 1}, got {rows}")
-        outputs = None if logits is None else check_logits(as_matrix("logits", logits))
+        places = np.arange(len(self._selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
+        if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self._selection)):
+            raise ValueError(f"rows must be places in the current batch, 0..{len(self._selection) - 1}, got {rows}")
+        outputs = None if logits is None else self._scorer.outputs_in(finite("logits", logits))
         if self._needs_features and (features is not None or not self.strategy.needs_losses):
-            if features is None or outputs is None:
+            self._scorer.decide(outputs, self._targets)
+            if features is None or (outputs is None and self._scorer.loss is not None):
                 raise ValueError(f"{self.candidates.describe()} needs both features and logits of the batch")
             matrix = as_matrix("features", features)
             for name, given in (("features", matrix), ("logits", outputs)):
-                if len(given) != len(places):
+                if given is not None and len(given) != len(places):
                     raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
-            self._keep(Observation(None, outputs.float(), matrix.float()), places)
-        elif losses is not None or outputs is not None:
-            self._keep_losses(places, self._losses(places, outputs) if losses is None else losses)
+            self._keep(Observation(None, None if outputs is None else outputs.float(), matrix.float()), places)
+        elif losses is not None or (outputs is not None and self.strategy.needs_losses):
+            if self.strategy.needs_errors and outputs is None:
+                raise ValueError(f"method {self.method.name} needs the logits of the batch: call observe(logits=...)")
+            if losses is None or self.strategy.needs_errors:
+                losses = self._losses(places, outputs)
+            self._keep_losses(places, losses)
         self._observed = True
 
     def suspects(self, count: int | None = None) -> Suspects:
@@ -195,15 +238,24 @@ class DataLoader(Loader):
 
     def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
         """Pass on what is known of these rows of the current batch, by default all."""
-        assert self.selection is not None
-        assert self._targets is not None
-        if self._needs_features:
-            rows, labels = self.selection.indices, self._targets
+        assert self._selection is not None
+        if self._needs_features and self._ranks.size > 1:
+            if self._record is not None:
+                assert seen.features is not None
+                everywhere = np.arange(len(self._selection)) if places is None else places
+                targets = self._targets
+                if targets is not None:
+                    targets = targets[torch.from_numpy(everywhere).to(targets.device)]
+                outputs = self._scorer.kept_outputs(seen.logits, targets)
+                self._record.add_features(everywhere, seen.found, seen.features, outputs)
+        elif self._needs_features:
+            rows, labels = self._selection.indices, self._targets
             if places is not None:
-                rows, labels = rows[places], labels[torch.from_numpy(places).to(labels.device)]
+                rows = rows[places]
+                labels = None if labels is None else labels[torch.from_numpy(places).to(labels.device)]
             self.candidates.remember(self._scorer, rows, seen, labels)
         if self.strategy.needs_losses:
-            places = np.arange(len(self.selection)) if places is None else places
+            places = np.arange(len(self._selection)) if places is None else places
             losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
             self._keep_losses(places[found], losses[found])
 
@@ -211,19 +263,27 @@ class DataLoader(Loader):
         assert logits is not None
         assert self._targets is not None
         targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
-        return host(F.cross_entropy(logits, targets, reduction="none"))
+        if self.strategy.needs_errors:
+            return host(self._scorer.error_norms(logits, targets))
+        return host(self._scorer.losses(logits, targets))
 
     def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
-        assert self.selection is not None
+        assert self._selection is not None
         values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
         if values.shape != places.shape:
             raise ValueError(f"losses must be one per sample of the batch, {len(places)}, got shape {values.shape}")
-        self.strategy.observe(self.selection.indices[places], values.astype(np.float64))
+        if self._ranks.size == 1:
+            self.strategy.observe(self._selection.indices[places], values.astype(np.float64))
+        elif self._record is not None:
+            self._record.add_losses(places, values.astype(np.float64))
 
     def state_dict(self) -> dict[str, Any]:
-        self._take_observation()
+        """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on
+        every rank: what they observed of the current batch is exchanged first. Between epochs one rank may call it."""
+        self._finish_step()
         trained = None if self._reference is None else self._reference.trained
-        return {**super().state_dict(), "reference": trained, "scoring": self._scorer.state_dict()}
+        ranks = self._step_batch // self.batch_size
+        return {**super().state_dict(), "ranks": ranks, "reference": trained, "scoring": self._scorer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         trained = state.get("reference") if isinstance(state, dict) else None
@@ -235,8 +295,18 @@ class DataLoader(Loader):
         except Exception:
             self._scorer.load_state_dict(before)
             raise
+        self._record, self._step_batch = None, state["run"]["batch_size"] * state["ranks"]
         if self._reference is not None and isinstance(checked, Tensor):
             self._reference.trained = checked
+
+    def _check_run(self, state: dict[str, Any]) -> None:
+        ranks, size = (
+            whole_number("the state's ranks", state["ranks"]),
+            whole_number("the state's batch_size", state["run"]["batch_size"]),
+        )
+        if ranks * size == self.batch_size * current_ranks(self._group).size:  # ranks may differ, the step is the same
+            state = {**state, "run": {**state["run"], "batch_size": self.batch_size}}
+        super()._check_run(state)
 
     def _signature(self) -> dict[str, Any]:
         own = {"samples": self._samples, "batch_size": self.batch_size, "drop_last": self.drop_last}
@@ -261,7 +331,7 @@ class DataLoader(Loader):
     def _labels(self, stored: np.ndarray | None) -> np.ndarray:
         """Return the class number of every sample, read from the dataset unless it holds them."""
         if stored is None:
-            return read_labels(self._reader, self._scorer.targets, self._samples, self._scoring_batch_size)
+            return read_labels(self._reader, self._scorer.labels, self._samples, self._scoring_batch_size)
         return check_labels(stored, "the dataset", "; pass targets= to say where they are")
 
     def _reference_features(self) -> Tensor | None:
@@ -269,26 +339,50 @@ class DataLoader(Loader):
             return None
         return self._reference.compute(self._scorer, self._reader, self.batch_size, self.seed)
 
+    def _start_iteration(self) -> int:
+        iteration, batch = super()._start_iteration(), self.batch_size * self._ranks.size
+        if batch > self._samples:
+            raise ValueError(
+                f"batch_size × ranks must be at most the dataset's {self._samples} samples, got {self.batch_size} ×"
+                f" {self._ranks.size}"
+            )
+        if self._step and batch != self._step_batch:  # another number of ranks resumes the epoch
+            self._step = math.ceil(self._step * self._step_batch / batch)
+            self.candidates.forget_plan()
+            if self._step >= len(self):
+                self._begin(self._epoch + 1)
+        self._step_batch = batch
+        return iteration
+
+    def _position(self) -> dict[str, Any]:
+        return {**super()._position(), "whether a batch was left half-way": self._record is not None}
+
     def _iterate(self) -> Iterator[Any]:
+        if self._iterations == 0:  # never iterated, no state loaded, no epoch set
+            warn_of_restart(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
         iteration, steps = self._start_iteration(), len(self)
         try:
             with worker_errors():
                 for selection, batch in self.candidates.batches(self._new_epoch()):
-                    self.selection = selection
+                    self._selection = selection
                     self._step += 1
                     self._expect_observation(batch)
                     ended = self._step == steps
                     if ended:  # a state taken after the last batch was yielded is that of the next epoch
                         self._begin(self._epoch + 1)
+                        self._watch.last_batch()
+                        finished_epoch(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
                     yield batch
                     if not ended:
                         self._check_latest(iteration)
                     if iteration == self._iterations:
-                        self._take_observation()
+                        self._finish_step()
                         self._warn_unobserved()
+                        self._warn_unweighted()
                     if ended:
+                        self._watch.finish()
                         return
-        finally:  # also if the loop over this iterator was left
+        finally:  # also if the loop over this iterator was left; after an error no rank may wait for the others
             if self._observer is not None and iteration == self._iterations:
                 self._take_observation()
                 self._observer.stop()
@@ -296,13 +390,31 @@ class DataLoader(Loader):
     def _expect_observation(self, batch: Any) -> None:
         self._observed = False
         if self._observer is not None or self._needs_features:
+            assert self._selection is not None
             self._targets = self._scorer.targets(batch)
             if self._observer is not None:
                 self._observer.start(batch, self._targets)
+            if self._ranks.size > 1:
+                targets = self._scorer.kept_targets(self._targets)
+                self._record = StepRecord(self._selection.indices, targets, self._scorer.device)
+
+    def _finish_step(self) -> None:
+        """Take the observation of the current batch, once, and with several ranks exchange it. Forwards that come later
+        in this step are ignored then: every rank exchanges once per step."""
+        self._take_observation()
+        if self._record is None:
+            return
+        record, self._record = self._record, None
+        seen = record.exchange(self._ranks, self._needs_features, self.strategy.needs_losses)
+        if seen.features is not None:
+            observation = Observation(seen.found, seen.outputs, seen.features)
+            self.candidates.remember(self._scorer, seen.rows, observation, seen.targets)
+        if self.strategy.needs_losses:
+            self.strategy.observe(seen.rows[seen.known], seen.losses[seen.known])
 
     def _take_observation(self) -> None:
         """Pass on what the training forwards of the current batch have shown so far."""
-        seen = None if self._observer is None or self.selection is None else self._observer.finish()
+        seen = None if self._observer is None or self._selection is None else self._observer.finish()
         if seen is not None:
             self._keep(seen)
             # Reading `found` waits for the device: not at every step.
@@ -313,6 +425,7 @@ class DataLoader(Loader):
             return
         need = "the training losses" if self.strategy.needs_losses else "the features of the training forward"
         call = "losses" if self.strategy.needs_losses else "features=..., logits=..."
+        call = "logits=..." if self.strategy.needs_errors else call
         warnings.warn(
             f"method {self.method.name} needs {need} and got none for this batch. The model was not called on it"
             " with gradients, does not return logits, was compiled and called before the first use of this loader,"

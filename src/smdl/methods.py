@@ -14,7 +14,14 @@ from smdl.errors import choice, unknown
 from smdl.factory import load_object
 from smdl.objective import Objective, as_objective
 from smdl.strategies.balanced import Balanced
+from smdl.strategies.divbs import DivBS
+from smdl.strategies.evolved_sampling import EvolvedSampling
+from smdl.strategies.importance import Importance
+from smdl.strategies.infobatch import InfoBatch
 from smdl.strategies.loss_rank import LossRank
+from smdl.strategies.released import Released
+from smdl.strategies.rho_loss import RhoLoss
+from smdl.strategies.selective_backprop import SelectiveBackprop
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.submodular import Submodular
 from smdl.strategies.uniform import Uniform
@@ -120,6 +127,12 @@ _TABLE = (
         Full(every=None, replacement=True),
         about="high losses more often (Loshchilov & Hutter 2015); the pressure decays over the run",
     ),
+    Method("infobatch", InfoBatch, about="losses below the mean half as often, weighted (Qin et al. 2024)"),
+    Method("evolved_sampling", EvolvedSampling, about="by running losses and their differences (Cheng et al. 2025)"),
+    Method("importance", Importance, RandomPool(3), about="by gradient norms, weighted (Katharopoulos & Fleuret 2018)"),
+    Method("selective_backprop", SelectiveBackprop, RandomPool(2), about="high losses, late in the run (Composer)"),
+    Method("divbs", DivBS, RandomPool(3), about="last-layer gradients that span the pool's (Hong et al. 2024)"),
+    Method("rho_loss", RhoLoss, RandomPool(10), about="the highest reducible losses in a large pool (Mindermann 2022)"),
     Method(
         "paper",
         Submodular,
@@ -134,6 +147,17 @@ _TABLE = (
         {"objective": Objective.paper_subset(), **_ALGORITHM_1},
         about="the paper with the weights of its search on a subset: 0.25 U + 0.25 R + 0.4 MC + 0.1 FM",
     ),
+    Method(
+        "paper_distance",
+        Submodular,
+        Full(5),
+        {
+            "objective": Objective(uncertainty=0.2, redundancy=0.1, mean_distance=0.5, feature_match=0.2),
+            **_ALGORITHM_1,
+        },
+        about="the paper with mean closeness as Eq. 6 prints it: the distance to the mean",
+    ),
+    Method("paper_released", Released, Full(5), about="what the code that the paper's authors published computes"),
     Method(
         "recommended",
         Submodular,

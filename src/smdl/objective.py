@@ -31,11 +31,12 @@ class Objective:
     distance       φ of redundancy and facility_location: euclidean, cosine, correlation, gaussian
     sigma          bandwidth of gaussian; None takes the median distance of a sample
     space          "features", or "gradients" for last-layer gradients in factored form (redundancy,
-                   facility_location and log_determinant work there; it needs probabilities and labels)
+                   facility_location and log_determinant work there; it needs probabilities and labels, or errors)
     normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
     concave        g of feature_match and feature_coverage: sqrt, log, ratio
     kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
     neighbours     restrict facility_location to the k nearest neighbours; None is dense
+    sample         measure facility_location on this many random samples of the pool; None is all of them
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Objective:
         kernel: str = "linear",
         noise: float = 1.0,
         neighbours: int | None = None,
+        sample: int | None = None,
         **weights: float,
     ) -> None:
         self.weights: Mapping[str, float] = _check_weights(weights)
@@ -60,6 +62,9 @@ class Objective:
         self.kernel = one_of("kernel", kernel, KERNELS)
         self.noise = positive("noise", noise)
         self.neighbours = None if neighbours is None else whole_number("neighbours", neighbours)
+        self.sample = None if sample is None else whole_number("sample", sample)
+        if self.neighbours is not None and self.sample is not None:
+            raise ValueError("neighbours and sample both restrict facility_location: choose one of them")
 
     @classmethod
     def paper(cls, **options: Any) -> "Objective":
@@ -87,6 +92,12 @@ class Objective:
     def diminishing(self) -> bool:
         """Whether the gain of a sample never rises as the batch grows: what lazy evaluation rests on."""
         return self.normalize == "pool"
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What it reads from a pool besides features."""
+        errors = ("errors",) if self.space == "gradients" else ()
+        return frozenset((*errors, *(need for name in self.weights for need in TERMS[name].needs)))
 
     @staticmethod
     def terms() -> tuple[str, ...]:
@@ -150,7 +161,9 @@ class Problem:
         for name in objective.weights:
             self._check_evidence(name, TERMS[name].needs)
         if objective.space == "gradients":
-            self._check_evidence('space="gradients"', ("probabilities", "labels"))
+            self._check_errors()
+        if pool.similarities is not None:
+            _check_similarities(objective)
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
@@ -162,6 +175,15 @@ class Problem:
         for need in needs:
             if getattr(self.pool, need) is None:
                 raise ValueError(f"{who} needs {need}: pass them as Pool({need}=...)")
+
+    def _check_errors(self) -> None:
+        if self.pool.given_errors is None:
+            self._check_evidence('space="gradients"', ("probabilities", "labels"))
+        elif self.objective.distance == "correlation":
+            raise ValueError(
+                'distance="correlation" in space="gradients" needs the errors of cross-entropy, which sum to zero,'
+                ' and this pool has others: use distance="cosine"'
+            )
 
     def _modular(self) -> np.ndarray:
         total = np.zeros(len(self.pool))
@@ -185,6 +207,19 @@ class Problem:
         """Return the factor of a set term's gains: weight / unit, or 0 if the unit is 0."""
         unit = self.set_terms[name].unit
         return self.objective.weights[name] / unit if unit > 0 else 0.0
+
+
+#: Terms that need no features.
+_WITHOUT_FEATURES = ("class_balance", "facility_location")
+
+
+def _check_similarities(objective: Objective) -> None:
+    """Raise an error if the objective needs more than the similarities of Pool.from_similarities."""
+    wrong = [name for name in objective.weights if name not in _WITHOUT_FEATURES]
+    if wrong:
+        raise ValueError(f"{wrong[0]} needs features; a pool of similarities has {' and '.join(_WITHOUT_FEATURES)}")
+    if objective.neighbours is not None or objective.sample is not None or objective.space == "gradients":
+        raise ValueError("similarities are given: neighbours, sample and space cannot be set")
 
 
 def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from smdl.batches import height, take
-from smdl.scoring import Scorer, check_logits
+from smdl.scoring import Scorer
 
 #: Random projections per fingerprint.
 PROJECTIONS = 4
@@ -26,7 +26,7 @@ class Observation(NamedTuple):
 
     #: (B,) bool: whether the sample was forwarded. If False, its row in the other fields is undefined. None: all were.
     found: Tensor | None
-    logits: Tensor  # (B, C) float32
+    logits: Tensor | None  # the model's output, (B, …) float32; None if it is not needed
     features: Tensor | None  # (B, D) float32
 
 
@@ -38,7 +38,7 @@ class Observer:
         self._log: _Log | None = None  # None until the hooks are registered
         self._expected: _Inputs | None = None
 
-    def start(self, batch: Any, targets: Tensor) -> None:
+    def start(self, batch: Any, targets: Tensor | None) -> None:
         """Expect forwards of this batch, and forget those before it."""
         if self._log is None:
             self._log = self._attach(batch)
@@ -66,24 +66,26 @@ class Observer:
         found, (inputs, logits, features) = None, parts[0]
         if not self._expected.holds(inputs):
             found, row = self._expected.look_up([part.inputs for part in parts])
-            logits, features = torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts])
-            if row is not None:
-                logits, features = logits[row], features[row]
-        return Observation(found, logits.float(), features if self._needs_features else None)
+            logits = _joined([part.logits for part in parts], row)
+            features = _joined([part.features for part in parts], row)
+        if logits is not None:
+            self._scorer.check_outputs(logits)
+        return Observation(found, None if logits is None else logits.float(), features)
 
     def _part(self, forward: "_Forward") -> "_Part | None":
         """Return what a forward computed; None if it cannot be a forward of the batch."""
         assert self._expected is not None
         inputs = self._expected.among(forward.args, forward.kwargs)
         try:
-            logits = check_logits(forward.output).detach()
+            logits = self._scorer.outputs_in(forward.output)
+            features = self._scorer.pooled(forward.features) if self._needs_features else None
         except ValueError:
             return None
-        features = forward.features if self._needs_features else logits
-        if not isinstance(features, Tensor) or len(features) != len(logits):
-            return None
         rows = {len(tensor) for tensor in inputs if tensor is not None}
-        return _Part(inputs, logits, features.detach().flatten(1).float()) if rows == {len(logits)} else None
+        computed = {len(tensor) for tensor in (logits, features) if tensor is not None}
+        if forward.output is None or len(rows) != 1 or computed != rows:
+            return None
+        return _Part(inputs, None if logits is None else logits.detach(), features)
 
     def _attach(self, batch: Any) -> "_Log":
         """Register the hooks. They stay as long as this observer: compiled code does not notice changes of hooks."""
@@ -106,8 +108,8 @@ class _Part(NamedTuple):
     column that the forward did not get."""
 
     inputs: list[Tensor | None]
-    logits: Tensor
-    features: Tensor
+    logits: Tensor | None
+    features: Tensor | None
 
 
 class _Forward:
@@ -160,8 +162,10 @@ class _AtTap(_Hook):
 class _After(_Hook):
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002
         if self.log is not None and self.log.last is not None and torch.is_grad_enabled():
-            # A copy: the loop may change its logits in place.
-            self.log.last.output = output.detach().clone() if isinstance(output, Tensor) else output
+            # A copy: the loop may change its logits in place. Outputs of tokens or pixels are too large for that.
+            small = isinstance(output, Tensor) and output.ndim <= 2
+            kept = output.detach() if isinstance(output, Tensor) else output
+            self.log.last.output = kept.clone() if small else kept
 
 
 class _Inputs:
@@ -172,12 +176,12 @@ class _Inputs:
     changed in place, no row is found: torch counts such changes, as it must for the backward.
     """
 
-    def __init__(self, batch: Any, targets: Tensor) -> None:
-        self._columns = [
-            (name, column, _version(column))
-            for name, column in _tensors(batch)
-            if column.ndim > 0 and len(column) == len(targets) and not _same(column, targets)
-        ]
+    def __init__(self, batch: Any, targets: Tensor | None) -> None:
+        rows = height(batch)
+        found = [(name, column) for name, column in _tensors(batch) if column.ndim > 0 and len(column) == rows]
+        inputs = [(name, column) for name, column in found if targets is None or not _same(column, targets)]
+        inputs = inputs or [(name, column) for name, column in found if column.ndim > 1]  # tokens are both
+        self._columns = [(name, column, _version(column)) for name, column in inputs]
         if not self._columns:
             raise ValueError(
                 "a batch without a tensor of inputs cannot be recognised in the training forward:"
@@ -228,9 +232,20 @@ def _equal_rows(column: Tensor, forwarded: list[Tensor]) -> Tensor:
 
 
 def _same(column: Tensor, targets: Tensor) -> bool:
-    """Whether a column holds the targets, in any type of whole numbers."""
-    whole = column.shape == targets.shape and not column.is_floating_point()
-    return whole and torch.equal(column.to(targets), targets)
+    """Whether a column holds the targets, in any type. Another column of the same rows (tokens, the inputs of an
+    autoencoder) may be inputs."""
+    if column is targets or column.shape != targets.shape:
+        return column is targets
+    return column.ndim == 1 and torch.equal(column.to(targets), targets)
+
+
+def _joined(parts: list[Tensor | None], row: Tensor | None) -> Tensor | None:
+    """Concatenate the parts and return these rows; None if there is nothing to join."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    joined = torch.cat(known)
+    return joined if row is None else joined[row]
 
 
 def fingerprints(inputs: Tensor) -> Tensor:

@@ -24,10 +24,14 @@ class Pool:
     labels         (N,)    class of each sample, 0..C-1
     losses         (N,)    the training loss of each sample
     reference      (N, M)  features of a frozen reference model (for feature_match)
+    errors         (N, C)  gradient of each sample's loss with respect to the model's output (for space="gradients");
+                           by default that of cross-entropy, probabilities − onehot(labels)
+    query          (Q, D)  features of the samples that facility_location is to be about
     bias                   whether the last layer has one (for space="gradients")
 
-    Pass NumPy arrays or torch tensors, on any device. Everything is checked here, once, and copied only if its type
-    must change. Do not write to these arrays afterwards: scores are kept with the pool.
+    Pass NumPy arrays, memory maps or torch tensors, on any device. Everything is checked here, once, and copied only if
+    its type must change. More than 16 million numbers in float16 or bfloat16 are read as they are. Do not write to
+    these arrays afterwards: scores are kept with the pool.
     """
 
     def __init__(
@@ -38,6 +42,8 @@ class Pool:
         losses: Array | None = None,
         reference: Array | None = None,
         *,
+        errors: Array | None = None,
+        query: Array | None = None,
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
@@ -49,7 +55,13 @@ class Pool:
         self.reference = None if reference is None else as_matrix("reference", reference)
         self.losses = None if losses is None else _vector("losses", losses)
         self.labels = None if labels is None else _labels(labels)
+        self.given_errors = None if errors is None else as_matrix("errors", errors)
+        self.query = None if query is None else as_matrix("query", query)
+        self.similarities: Any = None  # see from_similarities
         self._check_rows()
+        if self.query is not None and self.query.shape[1] != self.features.shape[1]:
+            columns, wanted = self.query.shape[1], self.features.shape[1]
+            raise ValueError(f"query must have as many columns as features: {wanted}, got {columns}")
         if self.probabilities is not None:
             _check_probabilities(self.probabilities)
         self._check_classes()
@@ -73,6 +85,22 @@ class Pool:
             raise ValueError(f"logits must have shape (samples, classes ≥ 2), got shape {tuple(outputs.shape)}")
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
+    @classmethod
+    def from_similarities(cls, similarities: Any, labels: Array | None = None) -> "Pool":
+        """Make a pool of similarities alone, (N, N) ≥ 0, for facility_location: s_ij says how well sample i represents
+        sample j. Pass an array, a tensor, or a sparse matrix of SciPy, whose missing entries are 0."""
+        sparse = hasattr(similarities, "tocsr")
+        values = np.asarray(similarities.data) if sparse else similarities
+        if len(similarities.shape) != 2 or similarities.shape[0] != similarities.shape[1]:
+            raise ValueError(f"similarities must have shape (N, N), got {tuple(similarities.shape)}")
+        checked, largest = _floats("similarities", values)
+        if checked.numel() and float(checked.min()) < 0:
+            raise ValueError(f"similarities must be ≥ 0, got {float(checked.min()):.6g}")
+        pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels)
+        scale = 1.0 / largest if largest > 0 else 0.0
+        pool.similarities = _neighbour_lists(similarities.tocsr(), scale) if sparse else _on_grid(checked, scale)
+        return pool
+
     def without_scores(self) -> "Pool":
         """Return a pool of the same tensors. The scores that a pool keeps refer to this one: if they referred to the
         pool itself, its memory would be freed only by Python's garbage collector, many steps later."""
@@ -85,8 +113,7 @@ class Pool:
 
     def __repr__(self) -> str:
         held = [f"features {tuple(self.features.shape)}"]
-        for name in ("probabilities", "labels", "losses", "reference"):
-            value = getattr(self, name)
+        for name, value in self._columns():
             if value is not None:
                 held.append(f"{name} {tuple(value.shape)}")
         return f"Pool({', '.join(held)}, device={self.features.device})"
@@ -104,15 +131,30 @@ class Pool:
 
     @cached_property
     def errors(self) -> Tensor:
-        """e_i = p_i − onehot(y_i), (N, C): the gradient of cross-entropy with respect to the logits."""
+        """The gradient of each sample's loss with respect to the model's output, (N, C); p_i − onehot(y_i) unless
+        errors were given."""
+        if self.given_errors is not None:
+            return self.given_errors
         assert self.probabilities is not None
         assert self.labels is not None
-        return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
+        if self.device.type != "cpu":
+            return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
+        errors = host(self.probabilities).copy()  # torch takes three times as long for the pool of a step
+        errors[np.arange(len(errors)), host(self.labels)] -= 1
+        return torch.from_numpy(errors)
+
+    def _columns(self) -> tuple[tuple[str, Tensor | None], ...]:
+        return (
+            ("probabilities", self.probabilities),
+            ("labels", self.labels),
+            ("losses", self.losses),
+            ("reference", self.reference),
+            ("errors", self.given_errors),
+        )
 
     def _check_rows(self) -> None:
         samples, device = len(self), self.device
-        for name in ("probabilities", "labels", "losses", "reference"):
-            value = getattr(self, name)
+        for name, value in self._columns():
             if value is None:
                 continue
             if value.shape[0] != samples:
@@ -131,9 +173,42 @@ class Pool:
             raise ValueError(f"labels must be below the {classes} classes of probabilities, got {high}")
 
 
+def _on_grid(similarities: Tensor, scale: float) -> Tensor:
+    """Scale to [0, 1] and round to multiples of 2⁻²⁴, whose sums are exact."""
+    return ((similarities.to(real(similarities.device)) * (scale * 2.0**24)).round() / 2.0**24).to(torch.float32)
+
+
+def _neighbour_lists(rows: Any, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and values of a sparse matrix, (N, most entries per row); short rows get zeros in column 0."""
+    rows.sum_duplicates()
+    lengths = np.diff(rows.indptr)
+    shape = (len(lengths), max(1, int(lengths.max(initial=0))))
+    columns, values = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(len(rows.data)) - np.repeat(rows.indptr[:-1], lengths)
+    columns[row, place] = rows.indices
+    values[row, place] = _on_grid(torch.from_numpy(np.asarray(rows.data, np.float64)), scale).numpy()
+    return columns, values
+
+
 def host(tensor: Tensor) -> np.ndarray:
     """Return the values as a contiguous NumPy array: a view of a CPU tensor, a copy of any other."""
     return np.ascontiguousarray(tensor.numpy(force=True))
+
+
+def stored(tensor: Tensor) -> np.ndarray:
+    """Return the values as the compiled loops read them: those of `host`, halves as `arithmetic.value` takes them."""
+    if tensor.dtype in HALVES:
+        return host(tensor.view(torch.int16)).view(HALVES[tensor.dtype])
+    return host(tensor)
+
+
+#: Halves, and the integers that compiled loops read them as.
+HALVES = {torch.float16: np.uint16, torch.bfloat16: np.int16}
+
+#: Features in halves with more numbers than this are not converted to float32: the pool of a step is, because compiled
+#: loops over all pairs of it read every number many times.
+LARGE = 1 << 24
 
 
 def real(device: torch.device) -> torch.dtype:
@@ -168,16 +243,18 @@ def _tensor(name: str, value: Array) -> Tensor:
 
 
 def _floats(name: str, value: Array) -> tuple[Tensor, float]:
-    """Return a contiguous float32 or float64 tensor of finite numbers, and the largest |x|."""
+    """Return a contiguous float32 or float64 tensor of finite numbers, and the largest |x|. Many halves stay halves."""
     tensor = _tensor(name, value)
-    if tensor.dtype not in (torch.float32, torch.float64):
+    large_halves = tensor.dtype in HALVES and tensor.numel() > LARGE
+    if tensor.dtype not in (torch.float32, torch.float64) and not large_halves:
         if tensor.is_complex():
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(_float_type(name, tensor))
     tensor = tensor.contiguous()
     largest = _largest(tensor)
     if not math.isfinite(largest):
-        where = tuple(torch.nonzero(~torch.isfinite(tensor))[0].tolist())
+        row = next(k for k, part in enumerate(tensor) if not bool(torch.isfinite(part).all()))
+        where = (row, *torch.nonzero(~torch.isfinite(tensor[row]))[0].tolist())
         raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
     return tensor, largest
 
@@ -185,7 +262,7 @@ def _floats(name: str, value: Array) -> tuple[Tensor, float]:
 def _largest(tensor: Tensor) -> float:
     """Return the largest |x| of a contiguous tensor; infinity or NaN if some x is."""
     if tensor.device.type == "cpu":  # for the pool of one step, compiled loops take half the time of torch
-        return arithmetic.largest(tensor.numpy())
+        return arithmetic.largest(stored(tensor))
     return max(map(abs, map(float, tensor.aminmax()))) if tensor.numel() else 0.0
 
 
@@ -212,6 +289,11 @@ def _float_type(name: str, tensor: Tensor) -> torch.dtype:
     if largest >= 2**53:
         raise ValueError(f"{name} must be below 2^53 to be exact as floats, got {largest:.0f}")
     return torch.float32 if largest <= 2**24 else real(tensor.device)
+
+
+def finite(name: str, value: Array) -> Tensor:
+    """Return a tensor of finite numbers of any shape; errors call it `name`."""
+    return _floats(name, value)[0]
 
 
 def as_matrix(name: str, value: Array) -> Tensor:

@@ -1,7 +1,9 @@
 """Read batches from lists of indices, with any number of worker processes."""
 
+import os
 import random
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -72,8 +74,14 @@ class Reader:
         workers = getattr(self._loader._iterator, "_workers", ())
         if not all(worker.is_alive() for worker in workers):
             self._loader = self._new_loader()
-        self._plan.requests = requests
-        return self._answers(iter(self._loader), self._plans)
+        self._plan.requests, before = requests, self._loader._iterator
+        batches: Any = iter(self._loader)
+        if batches is not before and hasattr(batches, "_index_queues"):
+            stop = weakref.finalize(
+                self, _stop_workers, os.getpid(), batches._workers_done_event, batches._index_queues
+            )
+            stop.atexit = False  # torch ends them then
+        return self._answers(batches, self._plans)
 
     def _answers(self, batches: Iterator[tuple[Any, Any]], plan: int) -> Iterator[tuple[Any, Any]]:
         while True:
@@ -151,6 +159,15 @@ def check_labels(labels: np.ndarray, name: str, remedy: str = "") -> np.ndarray:
 def in_order(n: int, size: int) -> list[Request]:
     """Return the requests that read samples 0..n-1 for scoring, `size` at a time."""
     return [Request(0, range(start, min(n, start + size)), train=False, score=True) for start in range(0, n, size)]
+
+
+def _stop_workers(parent: int, done: Any, queues: list[Any]) -> None:
+    """Tell the workers to end while their queues still work: if a reader is freed with a cycle of references, torch is
+    too late for that and waits five seconds per worker."""
+    if os.getpid() == parent and not done.is_set():  # workers have inherited this function
+        done.set()
+        for queue in queues:
+            queue.put(None)
 
 
 class _Plan:

@@ -1,37 +1,30 @@
 """Scoring: model + batch -> Pool. The only forward pass of selection; it leaves the model unchanged."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smdl.batches import move
-from smdl.errors import callable_or_none, check_keys, choice, unknown
+from smdl.batch_form import BatchForm, Forward, Targets
+from smdl.batches import height, move
+from smdl.errors import callable_or_none, check_keys, choice
+from smdl.losses import CrossEntropy, Loss, LossFunction, Scores, are_probabilities, as_loss, output_of, shape_of
+from smdl.model_access import device_of, eval_mode, unwrapped, whole_weight
 from smdl.pool import Pool
+from smdl.taps import Pooling, as_pooling, linear_layers, makes, named_module, no_head, pooled, recording
 
-Forward = Callable[[nn.Module, Any], Any]
-Targets = Callable[[Any], Tensor]
 Features = str | Callable[[nn.Module, Any], Any] | None
 Head = Callable[[Tensor], Tensor]
 
 
-class Scores(NamedTuple):
-    """What the model computes for a batch, row by row."""
+class Forwarded(NamedTuple):
+    """What a forward of a batch gives, row by row."""
 
     features: Tensor  # (B, D) float32
-    probabilities: Tensor  # (B, C) float32
-    labels: Tensor  # (B,) int64
-    losses: Tensor  # (B,) float32
-
-    @classmethod
-    def of(cls, features: Tensor, logits: Tensor, labels: Tensor) -> "Scores":
-        """Return the scores of a forward that made these features and logits."""
-        log_probabilities = logits.log_softmax(dim=1)
-        losses = F.nll_loss(log_probabilities, labels, reduction="none")
-        return cls(features, log_probabilities.exp(), labels, losses)
+    outputs: Tensor | None  # (B, …); None, as the targets, if only features are needed
+    targets: Tensor | None  # (B, …)
 
 
 class NotFiniteError(ValueError):
@@ -39,14 +32,19 @@ class NotFiniteError(ValueError):
 
 
 class Scorer:
-    """Computes the features and probabilities of a batch.
+    """Computes the features of a batch and what a loss says about its samples.
 
-    forward   (model, batch) -> logits; by default model(batch[0])
-    targets   batch -> class numbers; by default batch[1]
-    features  by default the input of the linear layer that makes the logits. The name of an nn.Linear means its
+    forward   (model, batch) -> outputs; by default the model is called with the inputs of the batch, see
+              `smdl.batch_form.BatchForm`. Outputs are a tensor, `logits` of a dict or an object, or the first
+              of a tuple.
+    targets   the name or place of the column of targets, or a callable batch -> targets; by default see BatchForm
+    features  by default the input of the linear layer that makes the outputs. The name of an nn.Linear means its
               input, that of any other module its output. A callable (model, batch) returns features, or
-              (features, logits) to save the second forward.
-    head      features -> logits; by default the linear layer that makes the logits, if the features are its input
+              (features, outputs) to save the second forward.
+    pooling   how features of more than two dimensions become (batch, width): mean, first, last, flatten, a callable
+    head      features -> outputs; by default the linear layer that makes the outputs, if the features are its input
+    loss      cross_entropy (class numbers or soft targets), binary_cross_entropy, mean_squared_error, or a callable
+              (outputs, targets) -> one loss per sample; by default cross_entropy with class numbers
     """
 
     def __init__(
@@ -54,18 +52,27 @@ class Scorer:
         model: nn.Module,
         *,
         forward: Forward | None = None,
-        targets: Targets | None = None,
+        targets: Targets = None,
         features: Features = None,
+        pooling: Pooling = None,
         head: Head | None = None,
+        loss: str | LossFunction | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(choice("model", type(model).__name__, "a torch.nn.Module"))
-        model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model; compiled code ignores late hooks
+        model = unwrapped(model)
         self.model = model
-        self._forward, self._targets = callable_or_none("forward", forward), callable_or_none("targets", targets)
+        self._form, self._pooling = BatchForm(forward, targets), as_pooling(pooling)
         self._head = callable_or_none("head", head)
-        self._tap_makes_logits: bool | None = None  # not known before the first forward
-        self._tap = _named(model, features) if isinstance(features, str) else None
+        #: None if only features are needed and the batches are no classification.
+        self.loss: Loss | None = as_loss(loss)
+        self._given_loss = loss
+        self._needs: frozenset[str] | None = None
+        self._undecided = False  # whether the first forward decides if there is a loss
+        self._checked = False  # whether outputs were checked for being probabilities
+        self._tap_makes_outputs: bool | None = None  # not known before the first forward
+        self._output_shape: tuple[int, ...] | None = None  # of one sample
+        self._tap = named_module(model, features) if isinstance(features, str) else None
         self._features: Features = features if isinstance(features, str) else callable_or_none("features", features)
         self._weight = next(model.parameters(), None)  # tells the device; looking for it at every step is slow
         self.samples = 0  # forwarded so far
@@ -79,22 +86,50 @@ class Scorer:
         """Whether the head adds a bias."""
         return not isinstance(self._tap, nn.Linear) or self._tap.bias is not None
 
+    def pooled(self, features: Any) -> Tensor:
+        """Return features as (B, D) in float32."""
+        return pooled(features, self._pooling)
+
+    def require(self, evidence: frozenset[str] | None) -> None:
+        """Take what the strategy reads from a pool; None is everything. If that is features only, and no loss was
+        given, the batches may be of any kind."""
+        self._needs = None if evidence is None else evidence & Loss.gives
+        self._undecided = self._needs == frozenset() and self._given_loss is None
+        loss = as_loss(self._given_loss)
+        for need in sorted((self._needs or frozenset()) - loss.gives):
+            raise ValueError(_not_given(need, loss))
+
     def of(self, model: nn.Module) -> "Scorer":
         """Return a scorer of another model of the same form."""
-        return Scorer(model, forward=self._forward, targets=self._targets, features=self._features)
+        twin = Scorer(model, features=self._features, loss=self._given_loss)
+        twin._form, twin._pooling, twin._undecided, twin.loss = self._form, self._pooling, self._undecided, self.loss
+        return twin
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the first forward found out: the name of the tap, and whether its output is the logits."""
+        """Return what the first forward found out: the name of the tap, whether its output is the model's, the shape
+        of the output of a sample, and the name of the loss."""
         names = {module: name for name, module in self.model.named_modules()}
-        return {"tap": None if self._tap is None else names[self._tap], "makes_logits": self._tap_makes_logits}
+        return {
+            "tap": None if self._tap is None else names[self._tap],
+            "makes_outputs": self._tap_makes_outputs,
+            "output_shape": None if self._output_shape is None else list(self._output_shape),
+            "loss": None if self.loss is None else self.loss.name,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
-        check_keys("the state of the scoring", state, ("tap", "makes_logits"))
-        tap = None if state["tap"] is None else _named(self.model, state["tap"])
-        if state["makes_logits"] and not isinstance(tap, nn.Linear):
-            raise ValueError(f"the tap {state['tap']!r} makes the logits and must be an nn.Linear, got {tap}")
-        self._tap, self._tap_makes_logits = tap, state["makes_logits"]
+        check_keys("the state of the scoring", state, self.state_dict())
+        tap = None if state["tap"] is None else named_module(self.model, state["tap"])
+        if state["makes_outputs"] and not isinstance(tap, nn.Linear):
+            raise ValueError(f"the tap {state['tap']!r} makes the outputs and must be an nn.Linear, got {tap}")
+        loss = as_loss(self._given_loss)
+        if state["loss"] not in (None, loss.name):
+            raise ValueError(f"this state belongs to a loader with loss {state['loss']}, this one has {loss.name}")
+        shape = state["output_shape"]
+        self.loss = None if state["loss"] is None else loss
+        self._undecided = self._undecided and self.loss is not None and tap is None
+        self._tap, self._tap_makes_outputs = tap, state["makes_outputs"]
+        self._output_shape = None if shape is None else tuple(shape)
 
     def find_tap(self, batch: Any) -> nn.Module:
         """Forward a batch and return the tap. Raise an error if the model has none or does not use the named one."""
@@ -111,61 +146,154 @@ class Scorer:
 
     @property
     def knows_head(self) -> bool:
-        """Whether `logits_from` works."""
-        return self._head is not None or bool(self._tap_makes_logits)
+        """Whether `outputs_from` works."""
+        return self._head is not None or bool(self._tap_makes_outputs)
 
-    def logits_from(self, features: Tensor) -> Tensor | None:
-        """Apply the head as it is now to features, (B, D) -> (B, C). None if the head is not known."""
+    def outputs_from(self, features: Tensor) -> Tensor | None:
+        """Apply the head as it is now to features, (B, D) -> (B, …). None if the head is not known."""
         if self._head is not None:
             with eval_mode(self.model):
-                return check_logits(self._head(features)).float()
-        if not self._tap_makes_logits:
+                outputs = self.outputs_in(self._head(features))
+                return None if outputs is None else outputs.float()
+        if not self._tap_makes_outputs:
             return None
         assert isinstance(self._tap, nn.Linear)
         with torch.no_grad():
-            bias = None if self._tap.bias is None else self._tap.bias.float()
-            return F.linear(features, self._tap.weight.float(), bias)
+            bias = None if self._tap.bias is None else whole_weight(self._tap.bias).float()
+            return self.shaped(F.linear(features, whole_weight(self._tap.weight).float(), bias))
 
-    def logits(self, batch: Any) -> Tensor:
-        """Return the logits of a plain forward, (B, C)."""
-        if self._forward is not None:
-            return check_logits(self._forward(self.model, batch))
-        if not isinstance(batch, tuple | list):
-            raise ValueError(f"a batch that is {_form(batch)} needs forward=, a callable (model, batch) -> logits")
-        return check_logits(self.model(batch[0]))
+    def shaped(self, outputs: Tensor) -> Tensor:
+        """Return outputs (B, C) in the shape that the model gives them: it may drop a dimension of 1."""
+        return outputs if self._output_shape is None else outputs.reshape(len(outputs), *self._output_shape)
 
-    def targets(self, batch: Any) -> Tensor:
+    def outputs(self, batch: Any) -> Tensor | None:
+        """Return the outputs of a plain forward; None if they are not needed."""
+        return self.outputs_in(self._run_model(batch))
+
+    def targets(self, batch: Any) -> Tensor | None:
+        """Return the targets of a batch; None if they are not needed."""
+        if self.loss is None:
+            return None
+        try:
+            return self.loss.targets(self._form.targets(batch, classes=isinstance(self.loss, CrossEntropy)))
+        except ValueError:
+            if self._undecided:
+                return None
+            raise
+
+    def labels(self, batch: Any) -> Tensor:
         """Return the class numbers of a batch."""
-        if self._targets is not None:
-            found = self._targets(batch)
-        elif isinstance(batch, tuple | list) and len(batch) >= 2:
-            found = batch[1]
-        else:
-            raise ValueError(f"a batch that is {_form(batch)} needs targets=, a callable batch -> class numbers")
-        if not isinstance(found, Tensor) or found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
-            got = f"{found.dtype} of {_shape(found)}" if isinstance(found, Tensor) else type(found).__name__
-            raise ValueError(
-                f"targets must be one class number per sample, got {got}; pass targets= to say where they are"
-            )
-        return found.to(torch.int64)
+        loss = as_loss(self._given_loss)
+        found = loss.targets(self._form.targets(batch, classes=isinstance(loss, CrossEntropy)))
+        labels = loss.labels(found)
+        if labels is None and found.ndim == 1 and not found.is_floating_point():
+            labels = found  # a callable as loss= does not say what its targets are
+        if labels is None:
+            raise ValueError(f"targets must be one class number per sample, got {found.dtype} of {shape_of(found)}")
+        return labels
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return one loss per sample, (B,), of outputs that a training forward computed."""
+        assert self.loss is not None
+        self.check_outputs(outputs)
+        with torch.no_grad():
+            return self.loss(outputs.float(), targets.to(outputs.device)).float()
+
+    def error_norms(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the length of the gradient of each sample's loss with respect to its outputs, (B,)."""
+        found = self.scores(outputs.new_zeros(len(outputs), 1), outputs.float(), targets.to(outputs.device))
+        if not found.gives("errors"):
+            name = None if self.loss is None else self.loss.name
+            raise ValueError(f"this method needs the errors of each sample, which the loss ({name}) does not give")
+        return Pool(found.features, found.probabilities, found.labels, errors=found.errors).errors.norm(dim=1)
+
+    def kept_outputs(self, outputs: Tensor | None, targets: Tensor | None) -> Tensor | None:
+        """Return what is kept of outputs besides features: (B, C), or the losses, (B, 1), of outputs with more
+        dimensions. Losses are returned as they are. None if nothing but features is needed."""
+        if self.loss is None or outputs is None:
+            return None
+        if outputs.ndim != 2:
+            self._output_shape = tuple(outputs.shape[1:])
+        if outputs.ndim > 2:
+            return None if targets is None else self.losses(outputs, targets)[:, None]
+        return outputs if outputs.ndim == 2 else outputs[:, None]
+
+    def kept_targets(self, targets: Tensor | None) -> Tensor | None:
+        """Return the targets if they are kept: not with losses."""
+        return None if self.loss is None or self.keeps_losses else targets
+
+    @property
+    def keeps_losses(self) -> bool:
+        """Whether losses are kept instead of outputs."""
+        return self._output_shape is not None and len(self._output_shape) > 1
+
+    def give_up_loss(self) -> None:
+        """Use features only, if that is enough: ranks must not decide by what their own batches look like."""
+        if self._undecided:
+            self.loss, self._undecided = None, False
+
+    def scores(self, features: Tensor, outputs: Tensor | None, targets: Tensor | None) -> Scores:
+        """Return what the loss says about these outputs."""
+        if self.loss is None or outputs is None or targets is None:
+            return Scores(features)
+        scores = self.loss.scores(features, outputs, targets)
+        for need in self._needs or ():
+            if not scores.gives(need):
+                forms = f" for outputs of {shape_of(outputs)} and targets of {shape_of(targets)}"
+                raise ValueError(_not_given(need, self.loss, forms))
+        return scores
 
     def __call__(self, batch: Any) -> Scores:
+        return self.scores(*self.forward(batch))
+
+    def forward(self, batch: Any) -> Forwarded:
+        """Forward a batch in eval mode and return what it gives."""
         with eval_mode(self.model):
             batch = move(batch, self.device)
-            features, logits = self._run(batch)
-            if not isinstance(features, Tensor) or features.ndim < 2:
+            found, outputs = self._run(batch)
+            features = self.pooled(found)
+            if self._tap_makes_outputs and isinstance(found, Tensor) and found.ndim > 2:
+                self._tap_makes_outputs = False  # it would make other outputs of pooled features
+            self._output_shape = None if outputs is None else tuple(outputs.shape[1:])
+            targets = self.targets(batch)
+            self.decide(outputs, targets)
+            self.samples += len(features)
+            if self.loss is None or outputs is None or targets is None:
+                if len(features) != height(batch):
+                    raise ValueError(f"features must have one row per sample, {height(batch)}, got {len(features)}")
+                return Forwarded(features, None, None)
+            if len(targets) != len(outputs) or len(features) != len(outputs):
                 raise ValueError(
-                    f"features must be a tensor of shape (batch, width), got {_shape(features)}; see features="
+                    f"features, outputs and targets must have one row per sample,"
+                    f" got {len(features)}, {len(outputs)} and {len(targets)}"
                 )
-            labels = self.targets(batch)
-            check_targets(labels, logits.shape[1])
-            if len(labels) != len(logits) or len(features) != len(logits):
-                raise ValueError(
-                    f"features, logits and targets must have one row per sample,"
-                    f" got {len(features)}, {len(logits)} and {len(labels)}"
-                )
-            self.samples += len(logits)
-            return Scores.of(features.float().flatten(1), logits.float(), labels)
+            self.check_outputs(outputs)
+            self.loss.check(outputs, targets)
+            return Forwarded(features, outputs.float(), targets)
+
+    def decide(self, outputs: Tensor | None, targets: Tensor | None) -> None:
+        """Give up the loss, once, if only features are needed and this is no classification."""
+        if not self._undecided or self.loss is None:
+            return
+        self._undecided = False
+        if outputs is None or targets is None or are_probabilities(outputs):
+            self.loss = None
+            return
+        try:
+            self.loss.check(self.loss.outputs(outputs), targets)
+        except ValueError:
+            self.loss = None
+
+    def check_outputs(self, outputs: Tensor) -> None:
+        """Raise an error if the first outputs are probabilities and the loss takes logits."""
+        if self._checked or not isinstance(self.loss, CrossEntropy):
+            return
+        if are_probabilities(outputs):
+            raise ValueError(
+                "the rows of the model's output are ≥ 0 and sum to 1: these are probabilities, and cross-entropy takes"
+                " logits. Let the model return logits or log-probabilities"
+            )
+        self._checked = True
 
     def pool(self, scores: Scores, reference: Tensor | None = None) -> Pool:
         """Return scores as a Pool; `reference` holds the features of the reference model for the same samples."""
@@ -176,6 +304,7 @@ class Scorer:
                 scores.labels,
                 scores.losses,
                 None if reference is None else reference.to(scores.features.device),
+                errors=scores.errors,
                 bias=self.bias,
             )
         except ValueError as error:
@@ -189,134 +318,72 @@ class Scorer:
         start = end = 0
         for batch in batches:
             scores = self(batch)
-            start, end = end, end + len(scores.labels)
+            start, end = end, end + len(scores.features)
             if end > n:
                 break
             if held is None:
-                held = Scores(*(value.new_empty((n, *value.shape[1:])) for value in scores))
+                held = scores.each(lambda value: value.new_empty((n, *value.shape[1:])))
             for whole, part in zip(held, scores, strict=True):
-                whole[start:end] = part
+                if whole is not None and part is not None:
+                    whole[start:end] = part
         if held is None or end != n:
             raise ValueError(f"collate_fn must make one row of each sample, got {end} rows of {n} samples")
         return held
 
-    def _run(self, batch: Any) -> tuple[Tensor, Tensor]:
+    def _run_model(self, batch: Any) -> Any:
+        weight, dtype = self._weight, None
+        if weight is not None and weight.is_floating_point() and not torch.is_autocast_enabled(weight.device.type):
+            dtype = weight.dtype
+        return self._form.run(self.model, batch, isinstance(self.loss, CrossEntropy), dtype)
+
+    def outputs_in(self, found: Any) -> Tensor | None:
+        """Return the outputs in what the model returned; None if they are not needed."""
+        if self.loss is None:
+            return None
+        if self._undecided:
+            output = output_of(found)
+            return output if isinstance(output, Tensor) and output.ndim > 0 else None
+        return self.loss.outputs(found)
+
+    def _run(self, batch: Any) -> tuple[Any, Tensor | None]:
+        """Return features, as the tap gives them, and outputs."""
         if callable(self._features):
             found = self._features(self.model, batch)
-            features, logits = found if isinstance(found, tuple) else (found, self.logits(batch))
-            return features, check_logits(logits)
+            if isinstance(found, tuple):
+                return found[0], self.outputs_in(found[1])
+            return found, None if self._undecided or self.loss is None else self.outputs(batch)
         if self._tap is None:
             return self._find(batch)
-        with _recording([self._tap]) as calls:
-            logits = self.logits(batch)
+        with recording([self._tap]) as calls:
+            found = self._run_model(batch)
+        outputs = self.outputs_in(found)
         if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         _, given, made = calls[-1]
-        if self._tap_makes_logits is None:
-            self._tap_makes_logits = type(self._tap) is nn.Linear and _same_logits(made, logits)
-        return (given if isinstance(self._tap, nn.Linear) else made), logits
+        if self._tap_makes_outputs is None and outputs is not None:
+            self._tap_makes_outputs = type(self._tap) is nn.Linear and self._makes(made, outputs)
+        return (given if isinstance(self._tap, nn.Linear) else made), outputs
 
-    def _find(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Run a forward and tap the linear layer whose output is the logits."""
-        linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        with _recording(linear) as calls:
-            logits = self.logits(batch)
+    def _find(self, batch: Any) -> tuple[Any, Tensor]:
+        """Run a forward and tap the linear layer whose output is the model's."""
+        with recording(linear_layers(self.model)) as calls:
+            found = self._run_model(batch)
+        loss = Loss() if self._undecided or self.loss is None else self.loss
+        outputs = loss.outputs(found)
         for module, given, made in reversed(calls):
-            if _same_logits(made, logits):
-                # A subclass may do more than its weights say (cosine heads, adapters): then logits are kept instead.
-                self._tap, self._tap_makes_logits = module, type(module) is nn.Linear
-                return given, logits
-        names = [name for name, module in self.model.named_modules() if name and not list(module.children())]
-        raise ValueError(
-            f"{type(self.model).__name__} has no linear layer that makes its logits of shape {tuple(logits.shape)}:"
-            f' name the module whose output are the features, such as features="{(names or ["pool"])[-2:][0]}",'
-            f" or give features=, a callable (model, batch) -> features. Its last modules are {', '.join(names[-5:])}"
-        )
+            if self._makes(made, outputs):
+                # A subclass may do more than its weights say (cosine heads, adapters): then outputs are kept instead.
+                self._tap, self._tap_makes_outputs = module, type(module) is nn.Linear
+                return given, outputs
+        self.check_outputs(outputs)
+        raise ValueError(no_head(self.model, outputs))
+
+    def _makes(self, made: Any, outputs: Tensor) -> bool:
+        return makes(made, outputs, shifted=isinstance(self.loss, CrossEntropy))
 
 
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Use eval mode without gradients within the block; afterwards restore every module's mode and the random state.
-
-    no_grad, not inference_mode: a module may keep a tensor of the forward, and training must be able to use it.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    with kept_generators(device_of(model)), torch.no_grad():
-        model.eval()
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-
-
-def kept_generators(device: torch.device) -> AbstractContextManager[None]:
-    """Restore the random state of the CPU and of the device after the block."""
-    devices = [] if device.type == "cpu" else [device]
-    return torch.random.fork_rng(devices, device_type=device.type if devices else "cuda")
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of the model's weights."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        return tensor.device
-    return torch.device("cpu")
-
-
-def check_logits(logits: Any) -> Tensor:
-    """Return logits of shape (batch, classes), or raise an error with the shape found."""
-    if not isinstance(logits, Tensor):
-        logits = logits.get("logits", logits) if isinstance(logits, Mapping) else getattr(logits, "logits", logits)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
-        raise ValueError(
-            f"the model's output must be logits of shape (batch, classes), got {_shape(logits)}; see forward="
-        )
-    return logits
-
-
-def check_targets(targets: Tensor, classes: int) -> None:
-    """Raise an error that names a class number outside 0..classes-1."""
-    low, high = int(targets.min()), int(targets.max())
-    if low < 0 or high >= classes:
-        raise ValueError(f"targets must be in 0..{classes - 1}, the model's classes, got {low if low < 0 else high}")
-
-
-def _same_logits(made: Any, logits: Tensor) -> bool:
-    """Whether a layer made these logits, up to a constant per row, which the softmax removes (log_softmax adds one)."""
-    if not isinstance(made, Tensor) or made.shape != logits.shape:
-        return False
-    if not bool(made.isfinite().all()):  # Pool raises the error
-        return True
-    gaps = (made - logits).float()
-    return bool((gaps - gaps[:, :1]).abs().max() <= 1e-4 * (1.0 + made.abs().max()))
-
-
-def _named(model: nn.Module, name: str) -> nn.Module:
-    modules = dict(model.named_modules())
-    if name not in modules or not name:
-        raise ValueError(unknown("module in features=", name, [found for found in modules if found]))
-    return modules[name]
-
-
-def _shape(value: Any) -> str:
-    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-
-
-def _form(batch: Any) -> str:
-    return f"a {type(batch).__name__}" + (f" of {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else "")
-
-
-@contextmanager
-def _recording(modules: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Any]]]:
-    """Record (module, first input, output) of each call of the modules, in the order of the calls."""
-    calls: list[tuple[nn.Module, Tensor, Any]] = []
-
-    def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        calls.append((module, args[0] if args else None, output))  # type: ignore[arg-type]
-
-    handles = [module.register_forward_hook(record) for module in modules]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+def _not_given(need: str, loss: Loss, forms: str = "") -> str:
+    return (
+        f"the objective needs {need}, which the loss ({loss.name}) does not give{forms}: use an objective over"
+        ' features, such as smdl.Objective.recommended(space="features")'
+    )

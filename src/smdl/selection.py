@@ -2,35 +2,41 @@
 
 import math
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from smdl.errors import choice, number, one_of, whole_number
+from smdl.errors import callable_or_none, choice, number, one_of, whole_number
+from smdl.geometry import DENSE
 from smdl.greedy.maximise import OPTIMIZERS, Rule
-from smdl.greedy.partition import get_mini_batch
+from smdl.greedy.partition import Spread, get_mini_batch
+from smdl.limits import as_array, candidates_of, check_indices, check_size, make_limits, size_of
 from smdl.objective import Objective, Problem, as_objective
-from smdl.pool import Array, Pool
+from smdl.plan import LONG, make_plan, resolve_optimizer, with_sample
+from smdl.pool import HALVES, Array, Pool
 from smdl.terms import TERMS, FacilityLocation, ModularTerm
-
-#: n × size up to which optimizer="auto" is lazy.
-LAZY_UP_TO = 2_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The picks of a selection: indices and gains in the order picked, and the sum of the gains."""
+    """The picks of a selection: indices and gains in the order picked, and the sum of the gains.
+
+    weights are factors of the losses of the picks, for `smdl.weighted_mean`; None: all are one.
+    """
 
     indices: Any  # (k,) int64: an array, or a tensor on the features' device if those were a tensor
     gains: np.ndarray  # (k,) float64
     value: float
     _problem: Problem | None = field(default=None, repr=False)
     _rows: np.ndarray | None = field(default=None, repr=False)  # of the pool, if indices are a dataset's
+    weights: np.ndarray | None = None  # (k,) float64
+    _initial: np.ndarray | None = field(default=None, repr=False)  # chosen before
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -38,14 +44,26 @@ class Selection:
     def renumbered(self, numbers: np.ndarray) -> "Selection":
         """Return the same picks with index numbers[i] in place of row i of the pool."""
         rows = self._pool_rows
-        return Selection(numbers[rows], self.gains, self.value, self._problem, rows)
+        return replace(self, indices=numbers[rows], _rows=rows)
+
+    def part(self, rows: slice | np.ndarray) -> "Selection":
+        """Return some of the picks."""
+        gains, own = self.gains[rows], None if self._rows is None else self._rows[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        return Selection(self.indices[rows], gains, float(gains.sum()), self._problem, own, weights)
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Selection":
+        """Return the picks of this pool whose indices, gains and weights `change` makes of these."""
+        indices, gains = change(self.indices), change(self.gains)
+        weights = None if self.weights is None else change(self.weights)
+        return Selection(indices, gains, float(gains.sum()), self._problem, weights=weights)
 
     def on_host(self) -> "Selection":
         """Return the same picks with indices as a NumPy array."""
-        return Selection(_as_array(self.indices), self.gains, self.value, self._problem, self._rows)
+        return replace(self, indices=as_array(self.indices))
 
     @cached_property
-    def weights(self) -> np.ndarray | None:
+    def shares(self) -> np.ndarray | None:
         """How many samples of the pool each pick represents, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
         return _shares(term, self._pool_rows) if isinstance(term, FacilityLocation) else None
@@ -55,11 +73,34 @@ class Selection:
         """The share of each term in the value; None if nothing was maximised or the scores have no F(S)."""
         if self._problem is None or not self._problem.objective.diminishing:
             return None
-        return _evaluate(self._problem, self._pool_rows).terms
+        if self._initial is None or len(self._initial) == 0:
+            return _evaluate(self._problem, self._pool_rows).terms
+        before = _evaluate(self._problem, self._initial).terms
+        after = _evaluate(self._problem, np.append(self._initial, self._pool_rows)).terms
+        return {name: after[name] - before[name] for name in after}
+
+    @cached_property
+    def held_out(self) -> float | None:
+        """The value with facility_location measured on other random samples than those that the picks were chosen by:
+        an estimate without bias. None unless the objective has a sample that is smaller than the pool."""
+        term = None if self._problem is None else self._problem.set_terms.get("facility_location")
+        if (
+            self._problem is None
+            or not isinstance(term, FacilityLocation)
+            or term.geometry.covered is None
+            or self._problem.pool.query is not None
+        ):
+            return None
+        rows = torch.from_numpy(self._pool_rows).to(term.pool.device)
+        others = term.geometry.random_rows(term.count, 2 * term.count)
+        if len(others) == 0:
+            return None
+        difference = term.mean_coverage(rows, others) - term.mean_coverage(rows, term.geometry.covered)
+        return self.value + self._problem.objective.weights["facility_location"] * difference
 
     @property
     def _pool_rows(self) -> np.ndarray:
-        return _as_array(self.indices) if self._rows is None else self._rows
+        return as_array(self.indices) if self._rows is None else self._rows
 
 
 @dataclass(frozen=True)
@@ -80,6 +121,12 @@ def select(
     objective: Objective | str = "recommended",
     size: int | tuple[int, int] | None = None,
     *,
+    fraction: float | None = None,
+    initial: Array | None = None,
+    costs: Array | None = None,
+    budget: float | None = None,
+    groups: Array | None = None,
+    per_group: int | Mapping[Any, int] | None = None,
     optimizer: str = "auto",
     partitions: int = 1,
     epsilon: float = 0.01,
@@ -88,12 +135,17 @@ def select(
     among: Array | None = None,
     size_penalty: float | None = None,
     threads: int | None = None,
+    spread: Spread | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Selection:
     """Pick `size` samples of the pool by greedily maximising the objective.
 
     pool          a Pool, or features alone, (N, D)
     objective     an Objective, or the name of a preset ("paper") or of a term ("facility_location")
-    size          how many samples to pick, or (low, high) with size_penalty
+    size          how many samples to pick, or (low, high) with size_penalty. `fraction`: a share of the candidates
+    initial       indices that are chosen already: gains count from there, and they are not returned
+    costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
+    groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
     optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
                   picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones. auto is lazy while n × size ≤ 2·10⁹ and gains
                   diminish (normalize="pool"), else stochastic.
@@ -102,20 +154,46 @@ def select(
     among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
     size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
     threads       for partitions; torch's number of threads by default. The result does not depend on it.
+    spread        shares the partitions with other processes, see `smdl.distributed.Ranks`. Nor does it on this.
+    progress      called as progress(what, done, total) during long work
+
+    Above 65,536 samples, facility_location is measured on max(20,000, 5 × size) random samples of the pool (set
+    `Objective(sample=...)` or `neighbours=` to decide yourself). `smdl.explain` says beforehand how the work will be
+    done and how long it takes; above a minute `select` warns.
     """
     pool, objective = as_pool(pool), as_objective(objective)
-    if size is None:
-        raise TypeError("size is missing: select(pool, objective, size) needs the number of samples to pick")
-    candidates = _candidates(len(pool), among, exclude)
-    low, high, penalty = _check_size(size, size_penalty, len(candidates))
+    given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, len(pool)).astype(np.int32)
+    banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, len(pool)), given])
+    candidates = candidates_of(len(pool), among, banned if len(banned) else None)
+    limits = make_limits(len(pool), costs, budget, groups, per_group)
+    low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
     check_search(optimizer, partitions, epsilon, threads)
-    rule = Rule(_resolve(optimizer, objective, len(candidates), high), low, high, penalty, float(epsilon))
+    callable_or_none("progress", progress)
+    objective = objective if pool.similarities is not None else with_sample(objective, len(pool), high)
+    if limits is not None and optimizer == "auto":
+        optimizer = "lazy" if objective.diminishing else "naive"
+    optimizer = resolve_optimizer(optimizer, objective, len(candidates), high)
+    if limits is not None and (partitions > 1 or optimizer == "stochastic"):
+        raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
+    _warn_if_long(pool, objective, high, optimizer, len(candidates))
+    rule = Rule(optimizer, low, high, penalty, float(epsilon), given, limits)
     problem = objective.on(pool)
-    picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads())
+    with problem.geometry.reporting(progress):
+        picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
     indices: Any = picks.indices.astype(np.int64)
     if pool.is_torch:
         indices = torch.from_numpy(indices).to(pool.device)
-    return Selection(indices, picks.gains, float(picks.gains.sum()), problem)
+    return Selection(indices, picks.gains, float(picks.gains.sum()), problem, _initial=given)
+
+
+def _warn_if_long(pool: Pool, objective: Objective, size: int, optimizer: str, candidates: int) -> None:
+    """Warn if the selection will take more than a minute. Small pools never do, and a step has no time to ask."""
+    if len(pool) <= DENSE or candidates < len(pool):
+        return
+    n, width = pool.features.shape
+    plan = make_plan(objective, n, width, size, optimizer, pool.device, half=pool.features.dtype in HALVES)
+    if plan.seconds > LONG:
+        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=3)
 
 
 def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
@@ -143,7 +221,7 @@ def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> 
         raise ValueError(
             choice("normalize", objective.normalize, '"pool" to evaluate a set: per-step scores have no F(S)')
         )
-    chosen = _indices("indices", indices, len(pool))
+    chosen = check_indices("indices", indices, len(pool))
     if len(np.unique(chosen)) < len(chosen):
         raise ValueError("indices must name each sample once, got duplicates")
     return _evaluate(objective.on(pool), chosen)
@@ -186,64 +264,13 @@ def _redundancy_as_printed(problem: Problem, chosen: np.ndarray) -> float:
 
 
 def _shares(term: FacilityLocation, chosen: np.ndarray) -> np.ndarray:
-    """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick."""
-    device, n = term.pool.device, len(term.pool)
+    """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Counts on a
+    sample of the pool are scaled to the whole pool."""
+    device, n = term.pool.device, term.count
     best, owner = torch.zeros(n, device=device), torch.full((n,), -1, device=device)
     for k, index in enumerate(torch.from_numpy(chosen).to(device)):
         similarities = term.similarities(index)
         owner[similarities > best] = k
         best = torch.maximum(best, similarities)
     counts = torch.bincount(owner[owner >= 0], minlength=len(chosen))
-    return counts.cpu().numpy().astype(np.float64)
-
-
-def _resolve(optimizer: str, objective: Objective, n: int, size: int) -> str:
-    if optimizer == "auto":
-        return "lazy" if objective.diminishing and n * size <= LAZY_UP_TO else "stochastic"
-    if optimizer == "lazy" and not objective.diminishing:
-        raise ValueError('lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic')
-    return optimizer
-
-
-def _check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> tuple[int, int, float]:
-    if isinstance(size, tuple):
-        if len(size) != 2 or not all(isinstance(s, int | np.integer) for s in size) or not 1 <= size[0] <= size[1]:
-            raise ValueError(choice("size", size, "a number, or (low, high) with 1 ≤ low ≤ high"))
-        penalty = number("size_penalty", penalty, "a finite number where size is (low, high)")
-        low, high = size
-    else:
-        if penalty is not None:
-            raise ValueError(choice("size", size, "(low, high) where size_penalty is given"))
-        low = high = whole_number("size", size)
-        penalty = -math.inf
-    if high > n:
-        raise ValueError(choice("size", high, f"at most the {n} candidates"))
-    return int(low), int(high), float(penalty)
-
-
-def _as_array(indices: Any) -> np.ndarray:
-    return indices.cpu().numpy() if isinstance(indices, torch.Tensor) else np.asarray(indices)
-
-
-def _indices(name: str, value: Array, n: int) -> np.ndarray:
-    array = _as_array(value)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be a list of indices, got shape {array.shape} of {array.dtype}")
-    if array.size and not (int(array.min()) >= 0 and int(array.max()) < n):
-        wrong = array.min() if array.min() < 0 else array.max()
-        raise ValueError(choice(name, int(wrong), f"indices in 0..{n - 1}"))
-    return array.astype(np.int64)
-
-
-def _candidates(n: int, among: Array | None, exclude: Array | None) -> np.ndarray:
-    """Return the allowed rows in ascending order."""
-    if among is None and exclude is None:
-        return np.arange(n, dtype=np.int32)
-    allowed = np.full(n, among is None)
-    if among is not None:
-        allowed[_indices("among", among, n)] = True
-    if exclude is not None:
-        allowed[_indices("exclude", exclude, n)] = False
-    if not allowed.any():
-        raise ValueError("among and exclude leave no candidate to choose from")
-    return np.flatnonzero(allowed).astype(np.int32)
+    return counts.cpu().numpy() * (len(term.pool) / n)

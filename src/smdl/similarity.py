@@ -1,17 +1,16 @@
-"""Compiled distances and similarities: of one pair, of all pairs, and of the nearest neighbours.
+"""Compiled distances and similarities: of one pair, and of all pairs of a small pool.
 
 The compiler may reorder the sums over features, which makes them fast. They are exact where the features lie on a
 dyadic grid, and elsewhere correct up to a few units of the last digit.
 """
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numba.extending import overload
 
-from smdl.arithmetic import inverse
+from smdl.arithmetic import value
 from smdl.distances import COSINE, EUCLIDEAN, Metric
 from smdl.gradients import GradientSpace
 from smdl.jit import INLINED, compiled, inlined, reordered
@@ -90,38 +89,47 @@ def points_of(metric: Metric) -> Points:
 
 @reordered
 def _gaps(x: np.ndarray, i: int, j: int) -> float:
-    total = x[i, 0] - x[i, 0]  # 0 in the type of x
+    total = value(x, i, 0) - value(x, i, 0)  # 0 in the type of x
     for u in range(x.shape[1]):
-        gap = x[i, u] - x[j, u]
+        gap = value(x, i, u) - value(x, j, u)
         total += gap * gap
     return np.float64(total)
 
 
 @reordered
 def _products(x: np.ndarray, i: int, j: int) -> float:
-    total = x[i, 0] - x[i, 0]
+    total = value(x, i, 0) - value(x, i, 0)
     for u in range(x.shape[1]):
-        total += x[i, u] * x[j, u]
+        total += value(x, i, u) * value(x, j, u)
     return np.float64(total)
 
 
 @reordered
-def _wide_gaps(x: np.ndarray, i: int, j: int) -> float:
+def wide_products(x: np.ndarray, i: int, j: int) -> float:
+    """Return ⟨x_i, x_j⟩ in float64."""
     total = 0.0
     for u in range(x.shape[1]):
-        gap = np.float64(x[i, u]) - np.float64(x[j, u])
+        total += np.float64(value(x, i, u)) * np.float64(value(x, j, u))
+    return total
+
+
+@reordered
+def wide_gaps(x: np.ndarray, i: int, j: int) -> float:
+    total = 0.0
+    for u in range(x.shape[1]):
+        gap = np.float64(value(x, i, u)) - np.float64(value(x, j, u))
         total += gap * gap
     return total
 
 
 @inlined
-def _gradient_gap(a, b, ei, ej, fi, fj):
+def gradient_gap(a, b, ei, ej, fi, fj):
     """Return ‖g_i − g_j‖² from a = ‖e_i − e_j‖², b = ‖f_i − f_j‖² (see `GradientSpace`). Float64: terms can cancel."""
     return max(0.0, 0.5 * (a * (fi + fj) + b * (ei + ej) - a * b + (ei - ej) * (fi - fj)))
 
 
 @inlined
-def _one_minus_cosine(dot, norm):
+def one_minus_cosine(dot, norm):
     return max(0.0, 1.0 - dot / norm) if norm > 0.0 else 1.0
 
 
@@ -136,22 +144,22 @@ def _distance(points, i, j):  # noqa: ARG001
         return math.sqrt(_gaps(points.rows, i, j))
 
     def cosine(points, i, j):
-        return _one_minus_cosine(_products(points.rows, i, j), points.lengths[i] * points.lengths[j])
+        return one_minus_cosine(_products(points.rows, i, j), points.lengths[i] * points.lengths[j])
 
     def gaussian(points, i, j):
         return -math.expm1(-_gaps(points.rows, i, j) / points.doubled)
 
     def gradient_euclidean(points, i, j):
-        a, b = _wide_gaps(points.errors, i, j), _wide_gaps(points.rows, i, j)
-        return math.sqrt(_gradient_gap(a, b, points.e[i], points.e[j], points.f[i], points.f[j]))
+        a, b = wide_gaps(points.errors, i, j), wide_gaps(points.rows, i, j)
+        return math.sqrt(gradient_gap(a, b, points.e[i], points.e[j], points.f[i], points.f[j]))
 
     def gradient_cosine(points, i, j):
         dot = _products(points.errors, i, j) * (_products(points.rows, i, j) + points.bias)
-        return _one_minus_cosine(dot, points.lengths[i] * points.lengths[j])
+        return one_minus_cosine(dot, points.lengths[i] * points.lengths[j])
 
     def gradient_gaussian(points, i, j):
-        a, b = _wide_gaps(points.errors, i, j), _wide_gaps(points.rows, i, j)
-        return -math.expm1(-_gradient_gap(a, b, points.e[i], points.e[j], points.f[i], points.f[j]) / points.doubled)
+        a, b = wide_gaps(points.errors, i, j), wide_gaps(points.rows, i, j)
+        return -math.expm1(-gradient_gap(a, b, points.e[i], points.e[j], points.f[i], points.f[j]) / points.doubled)
 
     return {
         Euclidean: euclidean,
@@ -195,10 +203,10 @@ def _fill(points, out):
 @reordered
 def _four_gaps(x, i, j):
     """Return `_gaps` of i and each of j, j + 1, j + 2, j + 3: row i is read once, and no sum waits for another."""
-    a = b = c = d = x[i, 0] - x[i, 0]
+    a = b = c = d = value(x, i, 0) - value(x, i, 0)
     for u in range(x.shape[1]):
-        p, q = x[i, u] - x[j, u], x[i, u] - x[j + 1, u]
-        r, s = x[i, u] - x[j + 2, u], x[i, u] - x[j + 3, u]
+        p, q = value(x, i, u) - value(x, j, u), value(x, i, u) - value(x, j + 1, u)
+        r, s = value(x, i, u) - value(x, j + 2, u), value(x, i, u) - value(x, j + 3, u)
         a += p * p
         b += q * q
         c += r * r
@@ -241,12 +249,12 @@ def _fill_gradients(points, out):
         for j in range(whole, i + 1):
             b[j] = _gaps(points.rows, i, j)
         for j in range(min(width, n)):  # pairs with j > i are overwritten below
-            squared = _gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
+            squared = gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
             cancelled += squared < (a[j] * (fi + f[j]) + b[j] * (ei + e[j])) / 64.0
             out[i, j] = np.float32(1.0) - np.float32(min(math.sqrt(squared) * scale, 1.0))
         if cancelled > 0:
             for j in range(i):
-                squared = _gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
+                squared = gradient_gap(a[j], b[j], ei, e[j], fi, f[j])
                 if squared < (a[j] * (fi + f[j]) + b[j] * (ei + e[j])) / 64.0:
                     out[i, j] = similarity(points, scale, i, j)
     _mirror(out)
@@ -272,43 +280,8 @@ class Graph(NamedTuple):
     similarities: np.ndarray  # (N, k) float32
 
 
-def nearest(points: Points, k: int, threads: int) -> Graph:
-    """Return the exact graph: each sample and its k − 1 nearest others. Equal distances go to the lower index."""
-    n = len(points.rows)
-    graph = Graph(np.empty((n, k), np.int32), np.empty((n, k), np.float32))
-    edges = np.linspace(0, n, min(n, 8 * threads) + 1).astype(int).tolist()
-    with ThreadPoolExecutor(threads) as executor:
-        list(executor.map(lambda start, stop: _nearest(points, graph, start, stop), edges[:-1], edges[1:]))
-    return graph
-
-
 @compiled
-def _nearest(points, graph, start, stop):
-    """Fill rows start..stop of the graph, tile by tile: the columns of a tile stay in the cache for all its rows."""
-    n, k = len(points.rows), graph.neighbours.shape[1]
-    row, held = np.empty(COLUMNS), np.empty(ROWS, np.int64)
-    gaps, neighbours = np.empty((ROWS, k)), np.empty((ROWS, k), np.int32)
-    for top in range(start, stop, ROWS):
-        rows = min(ROWS, stop - top)
-        gaps[:], held[:] = np.inf, 1
-        for r in range(rows):
-            gaps[r, 0], neighbours[r, 0] = -1.0, top + r  # sorted by distance; the sample itself is first
-        for left in range(0, n, COLUMNS):
-            for r in range(rows):
-                for j in range(left, min(left + COLUMNS, n)):
-                    row[j - left] = distance(points, top + r, j)
-                for j in range(left, min(left + COLUMNS, n)):
-                    if row[j - left] < gaps[r, k - 1] and j != top + r:
-                        held[r] = _insert(gaps[r], neighbours[r], held[r], row[j - left], j)
-        scale = inverse(points.bound)
-        for r in range(rows):
-            for t in range(k):
-                graph.neighbours[top + r, t] = neighbours[r, t]
-                graph.similarities[top + r, t] = similarity(points, scale, top + r, neighbours[r, t])
-
-
-@compiled
-def _insert(gaps, neighbours, held, gap, j):
+def insert(gaps, neighbours, held, gap, j):
     """Insert j among the `held` nearest so far, sorted by distance. Return how many are held afterwards."""
     at = min(held, len(gaps) - 1)
     while gaps[at - 1] > gap:

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE, ENTROPY, GRID, inverse
+from smdl.blocks import COLUMNS, ROWS, rises, tiles
 from smdl.distances import Metric
 from smdl.geometry import Geometry
-from smdl.pool import Pool, host, real
+from smdl.pool import Pool, host, real, stored
 
 #: The largest K/σ² of log_determinant: above, the differences that the Cholesky factor takes are rounding errors.
 LARGEST_KERNEL = 1e10
@@ -60,11 +61,20 @@ class Uncertainty(ModularTerm):
 
 
 class MeanCloseness(ModularTerm):
-    """MC(x) = cos(x, mean of V) (Eq. 6): high near the centre of the data, so outliers lose."""
+    """MC(x) = cos(x, mean of V), as the paper's text says: high near the centre of the data, so outliers lose."""
+
+    def scores(self) -> np.ndarray:
+        features = stored(self.geometry.scaled_features[0])
+        return arithmetic.cosine_to(features, arithmetic.column_sums(features))
+
+
+class MeanDistance(ModularTerm):
+    """MD(x) = ‖x − mean of V‖: Eq. 6 as it is printed, where outliers win."""
 
     def scores(self) -> np.ndarray:
         features = host(self.geometry.scaled_features[0])
-        return arithmetic.cosine_to(features, arithmetic.column_sums(features))
+        mean = arithmetic.column_sums(features) / len(features)
+        return np.sqrt(arithmetic.squared_distances(features, mean))
 
 
 class FeatureMatch(ModularTerm):
@@ -74,7 +84,7 @@ class FeatureMatch(ModularTerm):
 
     def check(self) -> None:
         assert self.pool.reference is not None
-        negative = np.mean(host(self.pool.reference) < 0)
+        negative = float((self.pool.reference < 0).sum()) / self.pool.reference.numel()
         if negative > 0.01:
             warnings.warn(
                 f"feature_match clamps negative reference features at 0: {negative:.0%} of them are negative",
@@ -83,13 +93,18 @@ class FeatureMatch(ModularTerm):
 
     def scores(self) -> np.ndarray:
         assert self.pool.reference is not None
-        return arithmetic.concave_sum(host(self.pool.reference), CONCAVE[self.geometry.objective.concave])
+        return arithmetic.concave_sum(stored(self.pool.reference), CONCAVE[self.geometry.objective.concave])
 
 
 class SetTerm(Term):
     """A term whose gains depend on the batch so far."""
 
     unit: float = 1.0
+
+    @property
+    def costly(self) -> bool:
+        """Whether a gain costs so much that bounds should spare it."""
+        return False
 
     def start(self, parts: Tensor) -> None:
         """Set S_p <- ∅ for each partition. `parts` is (P, Q) indices; short rows are padded with their first member."""
@@ -131,43 +146,94 @@ class Redundancy(SetTerm):
 
 
 class FacilityLocation(SetTerm):
-    """F(S) = Σ_{j ∈ V} max_{i ∈ S} (D − φ(i, j)): every sample of the pool has a similar sample in the batch.
+    """F(S) = Σ_{j ∈ W} max_{i ∈ S} (D − φ(i, j)): every sample of W has a similar sample in the batch.
 
-    Similarities are held in units of D as 1 − φ/D in float32: multiples of 2⁻²⁴, whose float64 sums are exact. With
-    `neighbours=k` a sample represents only itself and the k − 1 samples nearest to it.
+    W is the whole pool, or with `sample=m` m random samples of it. Similarities are held in units of D as 1 − φ/D in
+    float32: multiples of 2⁻²⁴, whose float64 sums are exact. With `neighbours=k` a sample represents only itself and
+    the k − 1 samples nearest to it.
+
+    With a query Q, F(S) = Σ_{j ∈ W} min(max_{i ∈ S} s_ij, max_{q ∈ Q} s_qj): the mutual information of S and Q. A
+    sample counts only as far as it is similar to the query.
     """
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self.unit = float(len(self.pool)) if self.geometry.metric.bound > 0 else 0.0
+        covered = geometry.covered
+        self.count = len(self.pool) if covered is None else len(covered)
+        given = self.pool.similarities is not None
+        self.unit = float(self.count) if given or self.geometry.metric.bound > 0 else 0.0
 
     def start(self, parts: Tensor) -> None:
-        self._coverage = torch.zeros(len(parts), len(self.pool), device=self.pool.device)
+        self._coverage = torch.zeros(len(parts), self.count, device=self.pool.device)
 
     def gains(self, candidates: Tensor) -> Tensor:
         out = self._tensor(*candidates.shape)
-        step = max(1, (1 << 24) // (len(self.pool) * len(candidates)))
+        if self._by_blocks:
+            for p, rows in enumerate(candidates):
+                self._add_rises(rows, self._coverage[p], out[p])
+            return out
+        step = max(1, (1 << 24) // (self.count * len(candidates)))
         for k in range(0, candidates.shape[1], step):
             part = candidates[:, k : k + step]
             better = self.similarities(part) - self._coverage[:, None, :]
             out[:, k : k + step] = better.clamp(min=0).sum(-1, dtype=out.dtype)
         return out
 
+    def _add_rises(self, rows: Tensor, coverage: Tensor, out: Tensor) -> None:
+        blocks = self.geometry.blocks
+        for part in tiles(len(rows), ROWS):
+            side = blocks.side(rows[part])
+            for columns, covered in self.geometry.covered_blocks():
+                similarities = self._capped(blocks.similarities(side, covered), columns)
+                if out.device.type == "cpu":
+                    rises(similarities.numpy(), coverage[columns].numpy(), out[part].numpy())
+                else:
+                    better = (similarities - coverage[columns]).clamp_(min=0)
+                    out[part] += better.sum(-1, dtype=out.dtype)
+
     def add(self, picks: Tensor) -> None:
         self._coverage = torch.maximum(self._coverage, self.similarities(picks))
 
-    def similarities(self, rows: Tensor) -> Tensor:
-        """Return 1 − φ/D of the given samples to every sample of the pool, (..., N) float32."""
+    def _capped(self, similarities: Tensor, columns: slice) -> Tensor:
+        caps = self.geometry.caps
+        return similarities if caps is None else similarities.clamp_(max=caps[columns])
+
+    def mean_coverage(self, chosen: Tensor, covered: Tensor) -> float:
+        """Return the mean, over the samples `covered`, of the similarity to the most similar sample of `chosen`."""
+        blocks, total = self.geometry.blocks, 0.0
+        for part in tiles(len(covered), ROWS):
+            side = blocks.side(covered[part])
+            parts = (blocks.similarities(side, blocks.side(chosen[k])) for k in tiles(len(chosen), COLUMNS))
+            best = torch.stack([part.amax(1) for part in parts]).amax(0)
+            total += float(best.sum(dtype=real(best.device)))
+        return total / len(covered)
+
+    @property
+    def costly(self) -> bool:
+        return self._by_blocks
+
+    @property
+    def _by_blocks(self) -> bool:
         geometry = self.geometry
+        return self.unit > 0 and geometry.graph is None and geometry.similarities is None
+
+    def similarities(self, rows: Tensor) -> Tensor:
+        """Return 1 − φ/D of the given samples to every sample that is to be covered, (..., N) float32."""
+        geometry = self.geometry
+        if self.unit == 0:
+            return torch.zeros(*rows.shape, self.count, device=self.pool.device)
         if geometry.graph is not None:
             near, values = geometry.on_device("graph.neighbours"), geometry.on_device("graph.similarities")
             zeros = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
-            return zeros.scatter(-1, near[rows].long(), values[rows])
+            return zeros.scatter_reduce(-1, near[rows].long(), values[rows], "amax")  # short rows repeat a column
         if geometry.similarities is not None:
-            return geometry.on_device("similarities")[rows]
-        every_sample = torch.arange(len(self.pool), device=self.pool.device)
-        shares = geometry.metric.between(rows[..., None], every_sample) * inverse(geometry.metric.bound)
-        return 1.0 - shares.clamp(max=1.0).to(torch.float32)
+            return geometry.similarities[rows]
+        side = geometry.blocks.side(rows.reshape(-1))
+        parts = [
+            self._capped(geometry.blocks.similarities(side, covered), columns)
+            for columns, covered in geometry.covered_blocks()
+        ]
+        return torch.cat(parts, 1).reshape(*rows.shape, self.count)
 
 
 class FeatureCoverage(SetTerm):
@@ -180,10 +246,10 @@ class FeatureCoverage(SetTerm):
         low = float(self.pool.features.min())
         if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")
-        if not math.isfinite(float(self.pool.features.sum(dtype=real(self.pool.device)))):
+        if not math.isfinite(arithmetic.column_sums(stored(self.pool.features)).sum()):
             raise ValueError("feature_coverage needs features with a finite sum, and theirs overflows: scale them")
         self.g = CONCAVE[geometry.objective.concave]
-        scale = float(arithmetic.concave_sum(host(self.pool.features), self.g).max())
+        scale = float(arithmetic.concave_sum(stored(self.pool.features), self.g).max())
         self.factor = GRID * inverse(scale)
 
     def start(self, parts: Tensor) -> None:
@@ -221,27 +287,29 @@ class LogDeterminant(SetTerm):
         super().__init__(geometry)
         objective = geometry.objective
         self.kernel, scale = objective.kernel, geometry.scaled_features[1]
-        self._divisor = objective.noise * (scale * scale if self.kernel == "linear" else 1.0)
+        self.divisor = objective.noise * (scale * scale if self.kernel == "linear" else 1.0)
+        self.doubled = 1.0
         if self.kernel != "linear":
             self._metric = Metric(self.pool, geometry.space, self.kernel, geometry.sigma)
+            self.doubled = self._metric.doubled
         every_sample = torch.arange(len(self.pool), device=self.pool.device)
-        self._diagonal = self._entries(every_sample, every_sample)
-        largest = float(self._diagonal.max())
+        self.diagonal = self._entries(every_sample, every_sample)
+        largest = float(self.diagonal.max())
         if not largest <= LARGEST_KERNEL:
             raise ValueError(
                 f"log_determinant needs noise of at least {objective.noise * largest / LARGEST_KERNEL:.3g} for these"
                 f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
             )
-        self.factor = GRID * inverse(float(self._diagonal.max().log1p()))
+        self.factor = GRID * inverse(float(self.diagonal.max().log1p()))
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
         if self.kernel == "linear":
-            return self.geometry.space.inner(i, j) / self._divisor
-        return (1.0 - self._metric.between(i, j)) / self._divisor
+            return self.geometry.space.inner(i, j) / self.divisor
+        return (1.0 - self._metric.between(i, j)) / self.divisor
 
     def start(self, parts: Tensor) -> None:
-        self._parts, self._remainder = parts, self._diagonal.clone()
+        self._parts, self._remainder = parts, self.diagonal.clone()
         self._rows: list[Tensor] = []  # of the Cholesky factor, each (P, Q)
         self._where = torch.zeros(len(self.pool), dtype=torch.int64, device=self.pool.device)
         self._where[parts.flip(1)] = torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
@@ -283,6 +351,7 @@ class ClassBalance(SetTerm):
 TERMS: dict[str, type[Any]] = {
     "uncertainty": Uncertainty,
     "mean_closeness": MeanCloseness,
+    "mean_distance": MeanDistance,
     "feature_match": FeatureMatch,
     "redundancy": Redundancy,
     "facility_location": FacilityLocation,

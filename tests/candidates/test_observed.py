@@ -16,7 +16,7 @@ import smdl
 from smdl import feature_cache, suspects
 from smdl.candidates import observed
 from smdl.feature_cache import FeatureCache
-from smdl.scoring import Scorer, Scores
+from smdl.scoring import Scorer
 from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
 
 EXACT = {"lag": 0, "dtype": "float32"}
@@ -181,7 +181,7 @@ def test_the_features_of_the_cache_are_those_of_the_last_training_forward():
             optimizer.zero_grad()
     state = loader.state_dict()["candidates"]["cache"]
     assert torch.equal(state["features"], latest)
-    assert torch.equal(state["labels"], data.y)
+    assert torch.equal(state["targets"], data.y)
     assert bool(state["seen"].all())
 
 
@@ -252,7 +252,7 @@ def test_a_loop_that_changes_its_inputs_says_so_or_observes_by_hand(observe):
     state = loader.state_dict()["candidates"]["cache"]
     seen = state["seen"].nonzero()[:, 0]
     assert len(seen) == 4
-    assert torch.allclose(state["logits"][seen].sum(0), logits.sum(0), atol=1e-5), "the head is not known by itself"
+    assert torch.allclose(state["outputs"][seen].sum(0), logits.sum(0), atol=1e-5), "the head is not known by itself"
 
 
 def test_manual_observation_without_a_call_is_a_warning():
@@ -347,7 +347,8 @@ def test_numbers_too_large_for_the_type_become_its_largest(dtype):
         (lambda s: s["cache"].update(features=s["cache"]["features"][:20]), "features of the feature cache must be"),
         (lambda s: s["cache"].update(features=s["cache"]["features"].double()), "must be torch.float16 with 40 rows"),
         (lambda s: s["cache"].update(seen=None), "seen of the feature cache must be torch.bool .* got NoneType"),
-        (lambda s: s["cache"].pop("labels"), "labels missing"),
+        (lambda s: s["cache"].pop("targets"), "targets missing"),
+        (lambda s: s["cache"].update(targets=torch.zeros(3)), "targets of the feature cache must be .* 40 rows"),
         (lambda s: s.update(observed_at=torch.zeros(3, dtype=torch.int64)), "observed_at must be 40 numbers"),
         (lambda s: s.update(left_out=torch.zeros(39, dtype=torch.bool)), r"left_out must be 40 flags, .* of \(39,\)"),
         (lambda s: s.update(left_out=torch.zeros(40)), "left_out must be 40 flags, got float32"),
@@ -412,7 +413,8 @@ def test_scores_of_the_cache_are_those_of_the_head_now():
         model.head.weight.add_(0.5)
     fresh, found = scorer((data.x, data.y)), cache.scores(scorer, np.arange(30))
     assert found is not None
-    for one, other in zip(found[0], Scores(*fresh), strict=True):
+    assert fresh.errors is found[0].errors is None, "they follow from the probabilities"
+    for one, other in zip(found[0][:4], fresh[:4], strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 

@@ -212,7 +212,7 @@ def test_epochs_and_steps_of_the_command_line_are_obeyed(tmp_path, monkeypatch, 
 
 
 def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
-    monkeypatch.setattr("smdl.experiments.calibration._Side", SlowSide)
+    monkeypatch.setattr("smdl.experiments.calibration.ConfigSide", SlowSide)
     monkeypatch.setattr("smdl.experiments.calibration.time", SlowSide)
     configs = {"uniform": BASE, "loss": BASE}
     for budget, rounds in ((None, 15), (1.0, 1), (100.0, 11), (10_000.0, 15)):
@@ -226,12 +226,14 @@ class SlowSide:
 
     now = 0.0
 
-    def __init__(self, config, _):
-        self.setup, self.reference_seconds = 0.0, None
-        self.run = Run(config)
+    def __init__(self, *_):
+        pass
 
     def epoch_seconds(self):
         return 0.0
+
+    def facts(self):
+        return {}
 
     def turn(self):
         SlowSide.now += 1.0
@@ -325,13 +327,13 @@ def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
     run_plan(Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e", display=Shown())
     tables = Shown.tables
     assert Shown.phases == ["training"]
-    assert [(each.done, each.seeds, each.accuracy) for each in tables[0]] == [(0, 2, None)] * 3
+    assert [(each.done, each.seeds, each.score) for each in tables[0]] == [(0, 2, "-")] * 3
     assert tables[0][1].seconds_left == pytest.approx(2 * (8 + 7) * 0.011)
     assert [each.done for each in tables[-1]] == [2, 2, 2]
     assert {each.seconds_left for each in tables[-1]} == {0}
     rows = {row.arm: row for row in results.collect(tmp_path / "e").rows if row.protocol == "time"}
-    assert tables[-1][1].accuracy == pytest.approx(rows["loss"].final_accuracy.mean)
-    assert tables[-1][2].accuracy is None, "it diverged"
+    assert tables[-1][1].score == f"{rows['loss'].final_accuracy.mean:.2f} %"
+    assert tables[-1][2].score == "-", "it diverged"
 
 
 def test_a_calibration_names_its_phases(monkeypatch):
@@ -350,8 +352,8 @@ def test_a_calibration_names_its_phases(monkeypatch):
 def test_seeds_are_added_look_by_look_until_every_verdict_is_clear(tmp_path, monkeypatch):
     asked, listed = [], []
 
-    def train_nothing(configs, *_):
-        asked.append(max(config.seed for config in configs.values()) + 1)
+    def train_nothing(jobs, *_):
+        asked.append(max(job.args[0]["seed"] for job in jobs.values()) + 1)
         listed.append(len({run.seed for run in read_plan(tmp_path / "e").runs}))
 
     monkeypatch.setattr(experiment_module, "run_all", train_nothing)

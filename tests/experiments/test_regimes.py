@@ -8,7 +8,7 @@ import pytest
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
 from smdl.experiments.plan import read_plan, write_plan
-from smdl.experiments.regimes import REGIMES, arm_name, comparison, method_and_share
+from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share
 from smdl.experiments.results import collect
 from smdl.report.report import render
 from smdl.report.tables import VERDICTS, markdown, matrix
@@ -52,8 +52,22 @@ def test_each_arm_is_tested_against_the_baseline_of_its_regime():
     found = plan()
     assert list(found.arms)[:3] == ["uniform, clean", "balanced, clean", "balanced@0.5, clean"]
     assert found.rivals["balanced, hidden-tail"] == found.rivals["balanced@0.5, hidden-tail"] == "uniform, hidden-tail"
-    assert found.arms["balanced@0.5, hidden-tail"] == {"method": "balanced", "data": REGIMES["hidden-tail"]}
+    assert found.arms["balanced@0.5, hidden-tail"] == {"method": "balanced", "data": data_options("hidden-tail")}
     assert found.shares == {"balanced@0.5, clean": 0.5, "balanced@0.5, hidden-tail": 0.5}
+
+
+def test_a_regime_takes_another_strength():
+    found = comparison("digits", to_dict(BASE), METHODS[:2], ["long-tail=50", "tiny=200"])
+    assert found.arms["uniform, long-tail=50"]["data"] == {**data_options("clean"), "imbalance": 50.0}
+    assert found.arms["uniform, tiny=200"]["data"]["train_size"] == 200
+    for wrong, message in (
+        ("long-tail=strong", "must be a number: the data.imbalance"),
+        ("tiny=0.5", "must be a whole number: the data.train_size"),
+        ("clean=2", "clean has no strength"),
+        ("longtail=50", "did you mean 'long-tail'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data_options(wrong)
 
 
 def test_without_regimes_an_arm_is_a_method():

@@ -16,15 +16,15 @@ from tests.report.made import read_lines, write_lines
 #: People read results.json with scripts of their own: no key may go.
 KEYS = {
     "": ["title", "caption", "paper", "baseline", "against", "primary", "protocols", "equal", "arms", "seeds",
-         "earlier_seeds", "looks", "minutes", "planned_steps", "methods", "regimes", "data", "answer",
-         "verdict", "rows", "tests", "calibration", "runs", "problems", "warnings", "config",
-         "overrides", "environment"],
+         "earlier_seeds", "looks", "minutes", "metric", "higher_is_better", "learning_rates", "planned_steps",
+         "methods", "regimes", "data", "answer", "verdict", "rows", "tests", "calibration", "runs", "problems",
+         "warnings", "config", "overrides", "environment"],
     "rows": ["arm", "protocol", "seeds", "steps", "seconds", "seconds_per_step", "seconds_per_epoch", "by_the_log",
              "overhead", "forwards_per_step", "steps_to_baseline", "seconds_to_baseline", "reached_baseline",
              "reference_seconds", "final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy",
-             "mean_train_accuracy", "final_train_loss", "mean_train_loss", "class_balance"],
+             "mean_train_accuracy", "final_train_loss", "mean_train_loss", "class_balance", "metrics"],
     "tests": ["arm", "against", "protocol", "failed", "empty", "difference", "half", "p", "p_holm",
-              "half_90", "pairs", "verdict", "seeds_needed", "welch"],
+              "half_90", "pairs", "verdict", "seeds_needed", "welch", "metric", "margin"],
     "runs": ["arm", "protocol", "seed", "folder", "steps", "epochs", "problem"],
 }  # fmt: skip
 

@@ -218,7 +218,7 @@ def test_a_signal_in_the_last_evaluation_finishes_the_run_and_stops_the_experime
         return evaluate(self)
 
     monkeypatch.setattr(runner.Run, "evaluate", signalled)
-    configs = {tmp_path / str(seed): replace(UNIFORM, seed=seed) for seed in range(3)}
+    configs = {tmp_path / str(seed): runner.job_of(replace(UNIFORM, seed=seed)) for seed in range(3)}
     with pytest.raises(Interrupted, match="the same command again"):
         runner.run_all(configs, 1, Display())
     assert [runner.finished(folder) for folder in configs] == [True, False, False]

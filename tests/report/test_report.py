@@ -117,7 +117,7 @@ print(time.process_time(), int(peak[1]) / 1024)
     print(f"{seconds:.1f} s of CPU time")  # no bound: machines differ
     assert megabytes < 500
     page = page_of(tmp_path)
-    assert "Figures show the baseline and the 11 arms with the highest final accuracy." in page.text
+    assert "Figures show the baseline and the 11 best arms." in page.text
     assert len([row for row in page.all("tr") if row.get("data-arm") == "arm 98"]) == 8, "tables have every arm"
     assert len(list((tmp_path / "plots").iterdir())) < 30
 
@@ -286,7 +286,7 @@ def test_an_experiment_that_was_not_timed_has_no_seconds(tmp_path):
 
 
 def test_a_folder_that_is_no_experiment_says_so(tmp_path):
-    with pytest.raises(FolderError, match=r"neither an experiment \(plan.yaml\) nor a training run"):
+    with pytest.raises(FolderError, match=r"neither an experiment \(plan.yaml\), nor a training run"):
         render(tmp_path)
     (tmp_path / "plan.yaml").write_text("title: x")
     with pytest.raises(FolderError, match="damaged"):

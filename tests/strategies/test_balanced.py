@@ -159,3 +159,14 @@ def test_a_stream_and_a_random_pool_are_refused():
         smdl.SelectiveLoader([], Net(), method="balanced")
     with pytest.raises(ValueError, match="Balanced draws from the whole dataset"):
         smdl.DataLoader(Tuples(30), Net(), 4, method="balanced", candidates=smdl.RandomPool(3))
+
+
+def test_class_numbers_are_taken_with_a_loss_of_ones_own():
+    def smooth(outputs, targets):
+        return torch.nn.functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=0.1)
+
+    loader = smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", loss=smooth)
+    same = smdl.DataLoader(Tuples(12), Net(), 4, method="balanced")
+    assert labels_given_to(loader.strategy) == labels_given_to(same.strategy)
+    with pytest.raises(ValueError, match=r"one class number per sample, got torch\.float32"):
+        smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", loss=smooth, targets=0)

@@ -66,6 +66,6 @@ def test_picks_keep_their_weights_under_other_numbers():
     renumbered = batch.renumbered(np.arange(60) + 1000)
     assert renumbered.indices.tolist() == (batch.indices + 1000).tolist()
     assert renumbered.gains is batch.gains
-    assert renumbered.weights is not None
-    assert renumbered.weights.tolist() == batch.weights.tolist()  # type: ignore[union-attr]
-    assert renumbered.weights.sum() == 60
+    assert renumbered.shares is not None
+    assert renumbered.shares.tolist() == batch.shares.tolist()  # type: ignore[union-attr]
+    assert renumbered.shares.sum() == 60

@@ -23,6 +23,7 @@ def test_the_resnets_have_the_published_number_of_parameters(name, millions):
 def test_networks_accept_any_small_image(name, shape):
     model = make_model(ModelConfig(name, width=0.5), shape, 7, 0)
     scores = Scorer(model)((torch.rand(4, *shape), torch.arange(4)))
+    assert scores.probabilities is not None
     assert scores.probabilities.shape == (4, 7)
     assert scores.features.shape == (4, 32), "the input of the head is found"
 

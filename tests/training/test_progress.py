@@ -60,9 +60,9 @@ def test_where_there_is_no_terminal_there_are_lines():
 
 
 ARMS = [
-    progress.ArmProgress("uniform", 5, 5, 97.25, 0.0),
-    progress.ArmProgress("[bold]recommended[/]", 2, 5, 96.0, 250.0),
-    progress.ArmProgress("paper", 0, 5, None, 61.2),
+    progress.ArmProgress("uniform", 5, 5, "97.25 %", 0.0),
+    progress.ArmProgress("[bold]recommended[/]", 2, 5, "96.00 %", 250.0),
+    progress.ArmProgress("paper", 0, 5, "-", 61.2),
 ]
 
 
@@ -74,14 +74,14 @@ def test_a_comparison_has_a_live_table_of_its_arms():
     shown.step("training", 7, 15)
     shown.close()
     printed = file.getvalue()
-    for word in ("accuracy so far", "5/5", "97.25 %", "done", "[bold]recommended[/]", "5 min", "62 s"):
+    for word in ("mean so far", "5/5", "97.25 %", "done", "[bold]recommended[/]", "5 min", "62 s"):
         assert word in printed
 
 
 def test_of_many_arms_the_live_table_shows_those_that_are_not_finished():
     file = io.StringIO()
     shown = progress.Terminal(Console(file=file, force_terminal=True, width=80, height=12))
-    shown.arms([progress.ArmProgress(f"arm {place}", int(place < 20), 1, None, None) for place in range(22)])
+    shown.arms([progress.ArmProgress(f"arm {place}", int(place < 20), 1, "-", None) for place in range(22)])
     shown.close()
     last = file.getvalue().rpartition("time left")[2]
     assert "arm 21" in last

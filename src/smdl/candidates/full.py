@@ -32,6 +32,7 @@ class Full(Candidates):
     _used: np.ndarray = field(default_factory=lambda: np.zeros(0, bool), init=False, repr=False, compare=False)
     _samples: int = field(default=0, init=False, repr=False, compare=False)
     plain_scoring = True
+    splits = True
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -60,23 +61,28 @@ class Full(Candidates):
         while step < len(epoch):
             if not self._window:
                 self._fill_window(epoch, step)
-            plan = [(step + k, planned.indices) for k, planned in enumerate(self._window)]
+            plan = [(step + k, epoch.ranks.share(planned.indices)) for k, planned in enumerate(self._window)]
             for _, batch, _ in epoch.read(plan):
                 self.staleness = step % self.period(len(epoch)) if epoch.strategy.needs_scores else 0
                 step += 1
-                yield self._window.popleft(), batch
+                yield epoch.own_part(self._window.popleft()), batch
 
     def _fill_window(self, epoch: DatasetEpoch, step: int) -> None:
-        """Choose the batches from this step to the next refresh."""
+        """Choose the batches from this step to the next refresh, for all ranks."""
         every = self.period(len(epoch))
-        pool = epoch.score_all() if step % every == 0 else None
+        pool = epoch.score_all() if step % every == 0 or not epoch.strategy.needs_losses else None
         stop = step + 1 if epoch.strategy.needs_losses else step + every - step % every
         for planned in range(step, min(stop, len(epoch))):
             remaining = np.arange(epoch.samples) if self.replacement else np.flatnonzero(~self._used)
-            chosen = epoch.choose(pool, remaining, epoch.size(planned), planned)
+            chosen = epoch.choose(pool, remaining, epoch.ranks.size * epoch.size(planned), planned, together=True)
             if not self.replacement:
                 self._used[chosen.indices] = True
             self._window.append(chosen)
+
+    def forget_plan(self) -> None:
+        for planned in () if self.replacement else self._window:
+            self._used[planned.indices] = False
+        self._window.clear()
 
     def state_dict(self) -> dict[str, Any]:
         return {"window": [saved_batch(one) for one in self._window], "used": torch.from_numpy(self._used.copy())}

@@ -13,11 +13,12 @@ from torch import Tensor
 from smdl.batches import height, take
 from smdl.candidates.random_pool import deal
 from smdl.candidates.source import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
+from smdl.distributed import Ranks
 from smdl.errors import check_keys, number, one_of, whole_number
 from smdl.feature_cache import TYPES, FeatureCache
 from smdl.observation import Observation
 from smdl.pool import host
-from smdl.scoring import Scorer, Scores
+from smdl.scoring import Scorer
 from smdl.selection import Selection
 from smdl.strategies.strategy import drawn
 from smdl.suspects import ASKED, Suspects
@@ -26,14 +27,14 @@ from smdl.suspects import ASKED, Suspects
 class _Planned(NamedTuple):
     """A batch that is chosen but not trained on yet."""
 
-    selection: Selection
+    selection: Selection  # of all ranks
     step: int  # at which it was chosen
     rescored: np.ndarray  # samples that are read along and forwarded, so that their features are new
+    own: Selection | None = None  # what this rank chose; None if that is a part of the selection
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The samples to read."""
-        return np.concatenate([self.selection.indices, self.rescored])
+    def rows(self, ranks: Ranks) -> np.ndarray:
+        """Return the samples that a rank reads."""
+        return np.concatenate([ranks.share(self.selection.indices), ranks.share(self.rescored)])
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Observed(Candidates):
     sketch: int | None = None
     observe: str = "auto"
     needs_features = True
+    splits = True
 
     def __post_init__(self) -> None:
         self._cache: FeatureCache | None = None
@@ -103,7 +105,7 @@ class Observed(Candidates):
             self._observed_at = np.full(samples, -1, np.int64)
             self._left_out = np.zeros(samples, bool)
 
-    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
+    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         assert self._cache is not None
         assert seen.features is not None
         self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
@@ -121,29 +123,28 @@ class Observed(Candidates):
         assert self.lag is not None
         if epoch.first_step == 0:
             self.prepare_epoch(epoch)
-        pools = self._pools(epoch)
-        waiting = deque((epoch.first_step + k, planned.rows) for k, planned in enumerate(self._window))
+        pools, ranks = self._pools(epoch), epoch.ranks
+        waiting = deque((epoch.first_step + k, planned.rows(ranks)) for k, planned in enumerate(self._window))
         next_planned, read = epoch.first_step + len(waiting), None
         for step in range(epoch.first_step, len(epoch)):
             while next_planned < min(step + self.lag + 1, len(epoch)):
                 self._window.append(self._plan(epoch, pools, next_planned, step))
-                waiting.append((next_planned, self._window[-1].rows))
+                waiting.append((next_planned, self._window[-1].rows(ranks)))
                 next_planned += 1
             if read is None or self.lag == 0:
                 read = epoch.read(_taken_from(waiting))
-            _, batch, _ = next(read)
+            rows, batch, _ = next(read)
             planned = self._window.popleft()
-            if height(batch) != len(planned.rows):
-                raise ValueError(one_row_each(height(batch), len(planned.rows)))
+            if height(batch) != len(rows):
+                raise ValueError(one_row_each(height(batch), len(rows)))
             if len(planned.rescored):
                 batch = self._rescore(epoch, planned, batch)
             self.staleness = step - planned.step
-            yield planned.selection, batch
+            yield epoch.own_part(planned.selection) if planned.own is None else planned.own, batch
 
     def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
         factor = 1.0 if epoch.number < self.start else self.factor
-        sizes = [min(epoch.samples, math.ceil(factor * epoch.size(step))) for step in range(len(epoch))]
-        return list(deal(epoch.samples, sizes, epoch.deck()))
+        return list(deal(epoch.samples, epoch.pool_sizes(factor), epoch.deck()))
 
     def prepare_epoch(self, epoch: DatasetEpoch, noisy: bool = False) -> None:
         """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
@@ -151,6 +152,8 @@ class Observed(Candidates):
         assert self._cache is not None
         self._left_out[:] = False
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
+            return
+        if self.trust == "auto" and not self._cache.knows_classes(epoch.scorer):
             return
         with epoch.clock("selection"):
             if self.trust == "auto":
@@ -165,45 +168,59 @@ class Observed(Candidates):
         rescored, ahead = np.zeros(0, np.int64), step + (self.lag or 0) + 1  # chosen right after this batch was read
         if self.rescore and epoch.number >= self.start and ahead < len(epoch):
             oldest = np.argsort(self._observed_at[pools[ahead]], kind="stable")
-            rescored = pools[ahead][oldest[: math.ceil(self.rescore * epoch.batch_size)]]
-        return _Planned(self._choose(epoch, pools[step], step), now, rescored)
+            count = epoch.ranks.size * min(math.ceil(self.rescore * epoch.batch_size), len(oldest) // epoch.ranks.size)
+            rescored = pools[ahead][oldest[:count]]
+        if len(pools[step]) == epoch.ranks.size * epoch.size(step):
+            return _Planned(drawn(pools[step]), now, rescored)
+        if epoch.together:
+            return _Planned(self._choose(epoch, pools[step], step), now, rescored)
+        own = self._choose(epoch, epoch.ranks.share(pools[step]), step)
+        return _Planned(epoch.put_together(own), now, rescored, own)
 
     def _choose(self, epoch: DatasetEpoch, rows: np.ndarray, step: int) -> Selection:
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
-        size = epoch.size(step)
-        trusted = rows[~self._left_out[rows]]
-        rows = trusted if len(trusted) >= size else rows
-        if len(rows) == size:
-            return drawn(rows)
+        size, found = epoch.size(step) * (epoch.ranks.size if epoch.together else 1), None
+        if epoch.strategy.needs_scores:
+            with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
+                found = self._cache.scores(epoch.scorer, rows)
+        trusted = ~self._left_out[rows]
+        kept = trusted if trusted.sum() >= size else np.ones(len(rows), bool)
+        if kept.sum() == size:
+            return drawn(rows[kept])
         if not epoch.strategy.needs_scores:
-            return epoch.choose(None, np.arange(len(rows)), size, step).renumbered(rows)
+            return epoch.choose(None, np.arange(kept.sum()), size, step, epoch.together).renumbered(rows[kept])
+        if found is None:
+            return drawn(rows[kept][:size])
+        scores, seen = found
+        unseen = rows[kept & ~seen][:size]
+        if len(unseen) == size:
+            return drawn(unseen)
         with epoch.clock("scoring"):
-            found = self._cache.scores(epoch.scorer, rows)
-            if found is None:
-                return drawn(rows[:size])
-            scores, seen = found
-            unseen = rows[:0]
-            if not seen.all():
-                unseen, rows = rows[~seen][:size], rows[seen]
-                scores = Scores(*(values[torch.from_numpy(seen)] for values in scores))
-            if len(unseen) == size:
-                return drawn(unseen)
+            if not (kept & seen).all():
+                rows, known = rows[kept & seen], torch.from_numpy(kept & seen)
+                scores = scores.each(lambda values: values[known])
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
-        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step).renumbered(rows)
+        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
         if len(unseen) == 0:
             return chosen
         gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
-        return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value)
+        weights = None if chosen.weights is None else np.concatenate([np.ones(len(unseen)), chosen.weights])
+        return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
 
     def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
         """Forward the samples that were read along, and return the batch without them."""
-        size, rows = len(planned.selection), planned.rows
+        size, rows = len(epoch.ranks.share(planned.selection.indices)), height(batch)
         with epoch.clock("scoring"):
-            scores = epoch.scorer(take(batch, np.arange(size, len(rows))))
-            logits = scores.probabilities.log()  # up to a constant per row
-            self.remember(epoch.scorer, planned.rescored, Observation(None, logits, scores.features), scores.labels)
+            forwarded = epoch.scorer.forward(take(batch, np.arange(size, rows)))
+            outputs = epoch.scorer.kept_outputs(forwarded.outputs, forwarded.targets)
+            kept = (forwarded.features, outputs, epoch.scorer.kept_targets(forwarded.targets))
+            features, outputs, targets = (None if part is None else epoch.ranks.gather(part) for part in kept)
+            self.remember(epoch.scorer, planned.rescored, Observation(None, outputs, features), targets)
         return take(batch, np.arange(size))
+
+    def forget_plan(self) -> None:
+        self._window.clear()
 
     def state_dict(self) -> dict[str, Any]:
         assert self._cache is not None
@@ -251,6 +268,7 @@ class Observed(Candidates):
         found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
         scored = self._cache.scores(scorer, rows[found])
         assert scored is not None
+        assert scored[0].losses is not None
         losses = host(scored[0].losses)
         order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
         return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)

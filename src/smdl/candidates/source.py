@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.distributed import Ranks
 from smdl.errors import check_keys
 from smdl.observation import Observation
 from smdl.pool import Pool, host
@@ -20,6 +21,7 @@ from smdl.reading import Reader, Request, in_order
 from smdl.scoring import Scorer
 from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
+from smdl.strategies.uniform import Uniform
 
 # The streams of random numbers below a loader's seed.
 _DECK, _STEP, _READ = range(3)
@@ -32,12 +34,14 @@ class Candidates:
     needs_features   `remember` gets the features and logits of every sample trained on
     watches_model    hooks on the model take them; otherwise the training loop calls `loader.observe`
     staleness        steps of training between the weights that chose the current batch and those that train on it
+    splits           `batches` gives every rank its own part: `epoch.ranks` tells which ranks there are
     """
 
     plain_scoring: bool = False
     needs_features: bool = False
     watches_model: bool = True
     staleness: int = 0
+    splits: bool = False
 
     def check(self, strategy: Strategy) -> None:
         """Raise a ValueError if this source cannot serve the strategy."""
@@ -55,6 +59,9 @@ class Candidates:
     def begin(self, samples: int) -> None:
         """Forget the last epoch: the next one starts."""
 
+    def forget_plan(self) -> None:
+        """Forget the batches that are chosen but not trained on: another number of ranks resumes the epoch."""
+
     def set_workers(self, workers: int) -> int | None:  # noqa: ARG002
         """Take the number of workers. Return how many batches they may read ahead; None is no limit."""
         return None
@@ -62,7 +69,7 @@ class Candidates:
     def prepare_epoch(self, epoch: Any, noisy: bool = False) -> None:
         """Do the work of the start of an epoch. `batches` calls it; a calibration times it, `noisy` if labels are."""
 
-    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor) -> None:
+    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         """Take what the training forward computed for these samples of the dataset."""
 
     def skip_warm_up(self) -> None:
@@ -94,22 +101,55 @@ class Epoch:
     strategy: Strategy
     scorer: Scorer
     seconds: dict[str, float]  # where `clock` adds the time spent
+    ranks: Ranks
+    together: bool  # whether the ranks choose from all their candidates together: ranks="global"
 
-    def rng(self, step: int) -> np.random.Generator:
-        """Return the random numbers of a step."""
-        return np.random.default_rng(stream(self.key, _STEP, self.number, step))
+    def rng(self, step: int, together: bool = False) -> np.random.Generator:
+        """Return the random numbers of a step: those of this rank, or those that all ranks share."""
+        return np.random.default_rng(stream(self.key, _STEP, self.number, step, *(() if together else self.ranks.path)))
 
-    def score(self, batch: Any, reference: Tensor | None = None) -> Pool | None:
-        """Score a batch with the model as it is now; None if the strategy needs no scores."""
+    def score(self, batch: Any, reference: Tensor | None = None, together: bool = False) -> Pool | None:
+        """Score a batch with the model as it is now; None if the strategy needs no scores. `together`: return the
+        scores of the batches of all ranks, put together."""
         if not self.strategy.needs_scores:
             return None
         with self.clock("scoring"):
-            return self.scorer.pool(self.scorer(batch), reference)
+            scores = self.scorer(batch)
+            return self.scorer.pool(scores.each(self.ranks.gather) if together else scores, reference)
 
-    def choose(self, pool: Pool | None, remaining: np.ndarray, size: int, step: int) -> Selection:
-        """Let the strategy choose `size` of the rows in `remaining`, or all of them if there are fewer."""
+    def choose(
+        self, pool: Pool | None, remaining: np.ndarray, size: int, step: int, together: bool = False
+    ) -> Selection:
+        """Let the strategy choose `size` of the rows in `remaining`, or all of them if there are fewer. `together`:
+        all ranks have the same pool and make the same choice, for all of them."""
+        size, rng = min(size, len(remaining)), self.rng(step, together)
+        if not self.selects(step):
+            return Uniform().select(None, remaining, size, rng)
+        shared = together and self.ranks.size > 1
+        self.strategy.spread = self.ranks.spread if shared else None
+        if self.ranks.size > 1:
+            self.strategy.gather = self.ranks.gather_rows
         with self.clock("selection"):
-            return self.strategy.select(pool, remaining, min(size, len(remaining)), self.rng(step))
+            chosen = self.strategy.select(pool, remaining, size, rng)
+            return chosen.each(self.ranks.first) if shared and self.strategy.needs_scores else chosen
+
+    def selects(self, step: int) -> bool:  # noqa: ARG002
+        """Whether the strategy chooses at this step; otherwise the batch is drawn at random."""
+        return True
+
+    def own_part(self, chosen: Selection) -> Selection:
+        """Return this rank's part of a selection for all ranks."""
+        return chosen if self.ranks.size == 1 else chosen.part(slice(self.ranks.number, None, self.ranks.size))
+
+    def put_together(self, own: Selection) -> Selection:
+        """Return what all ranks chose, each for itself. Every rank must call this, whether its picks have weights or
+        not."""
+        if self.ranks.size == 1:
+            return own
+        weights = np.ones(len(own)) if own.weights is None else own.weights
+        indices, found = self.ranks.gather_rows(own.indices), self.ranks.gather_rows(np.stack([own.gains, weights], 1))
+        factors = None if (found[:, 1] == 1).all() else found[:, 1].copy()
+        return Selection(indices, found[:, 0].copy(), float(found[:, 0].sum()), weights=factors)
 
     @contextmanager
     def clock(self, part: str) -> Iterator[None]:
@@ -124,7 +164,7 @@ class DatasetEpoch(Epoch):
     """An epoch over a dataset, whose samples are known by their index."""
 
     samples: int  # in the dataset
-    batch_size: int  # of every step but the last, see `size`
+    batch_size: int  # of every step but the last, on every rank; see `size`
     drop_last: bool
     reader: Reader
     reference: Tensor | None  # features of the reference model for the whole dataset
@@ -133,11 +173,22 @@ class DatasetEpoch(Epoch):
 
     def __len__(self) -> int:
         """Return the number of steps."""
-        return steps_per_epoch(self.samples, self.batch_size, self.drop_last)
+        return steps_per_epoch(self.samples, self.batch_size, self.drop_last, self.ranks.size)
+
+    def selects(self, step: int) -> bool:
+        return self.strategy.selects_at(self.number, step, len(self))
 
     def size(self, step: int) -> int:
-        """Return the size of the batch of a step."""
-        return min(self.batch_size, self.samples - step * self.batch_size)
+        """Return the size of the batch of a step on every rank."""
+        return min(self.batch_size, self.samples // self.ranks.size - step * self.batch_size)
+
+    def pool_sizes(self, factor: float) -> list[int]:
+        """Return the number of candidates of each step, of all ranks: for each rank, factor × its batch."""
+        ranks, most = self.ranks.size, self.samples // self.ranks.size
+        sizes = [
+            math.ceil(factor * self.size(step)) if self.selects(step) else self.size(step) for step in range(len(self))
+        ]
+        return [ranks * min(most, size) for size in sizes]
 
     def deck(self) -> np.random.Generator:
         """Return the random numbers that shuffle this epoch."""
@@ -151,7 +202,7 @@ class DatasetEpoch(Epoch):
         The last is None unless `score`. The plan must not refer to the loader: the reader keeps it.
         """
         waiting: deque[np.ndarray] = deque()
-        read = self.reader.read(_requests(plan, self.key, self.number, score, waiting))
+        read = self.reader.read(_requests(plan, (self.key, _READ, self.number), self.ranks.path, score, waiting))
         while True:
             with self.clock("data"):
                 found = next(read, None)
@@ -159,23 +210,36 @@ class DatasetEpoch(Epoch):
                 return
             yield waiting.popleft(), *found
 
-    def score_rows(self, batch: Any, rows: np.ndarray) -> Pool | None:
-        """Score a batch of these rows of the dataset."""
-        return self.score(batch, None if self.reference is None else self.reference[rows])
+    def score_rows(self, batch: Any, rows: np.ndarray, together: bool = False) -> Pool | None:
+        """Score a batch of these rows of the dataset. `together`: the rows are those of all ranks."""
+        return self.score(batch, None if self.reference is None else self.reference[rows], together)
 
     def score_all(self) -> Pool | None:
         """Score the whole dataset; None if the strategy needs no scores."""
         if not self.strategy.needs_scores:
             return None
         with self.clock("scoring"):
-            read = self.reader.read(in_order(self.samples, self.scoring_batch_size))
-            scores = self.scorer.all((batch for _, batch in read), self.samples)
+            requests = in_order(self.samples, self.scoring_batch_size)
+            # Every rank scores as many batches, because a forward may be collective.
+            own = self.ranks.share(requests + [requests[-1]] * (-len(requests) % self.ranks.size))
+            batches = (batch for _, batch in self.reader.read(own))
+            scores = self.scorer.all(batches, sum(len(request.rows) for request in own))
+            if self.ranks.size > 1:
+                size = len(requests[0].rows)
+                scores = scores.each(lambda value: self._put_together(value, len(own), size))
             return self.scorer.pool(scores, self.reference)
 
+    def _put_together(self, mine: Tensor, batches: int, size: int) -> Tensor:
+        """Return the scores of all samples from those of each rank, `batches` of `size` rows; the last may be short."""
+        padded = mine.new_zeros(batches * size, *mine.shape[1:])
+        padded[: len(mine)] = mine
+        return self.ranks.gather(padded.unflatten(0, (batches, size))).flatten(0, 1)[: self.samples]
 
-def steps_per_epoch(samples: int, batch_size: int, drop_last: bool) -> int:
-    """Return the number of batches of an epoch."""
-    return samples // batch_size if drop_last else math.ceil(samples / batch_size)
+
+def steps_per_epoch(samples: int, batch_size: int, drop_last: bool, ranks: int = 1) -> int:
+    """Return the number of batches of an epoch. Every rank has as many samples: up to `ranks` - 1 are left out."""
+    each = samples // ranks
+    return each // batch_size if drop_last else math.ceil(each / batch_size)
 
 
 def one_row_each(rows: int, samples: int) -> str:
@@ -184,23 +248,32 @@ def one_row_each(rows: int, samples: int) -> str:
 
 
 def planned_batch(state: dict[str, Any], samples: int, *more: str) -> Selection:
-    """Return the selection of a saved batch, {"indices", "gains", *more}, checked."""
-    check_keys("a planned batch", state, ("indices", "gains", *more))
+    """Return the selection of a saved batch, {"indices", "gains", "weights", *more}, checked."""
+    check_keys("a planned batch", state, ("indices", "gains", "weights", *more))
     indices, gains = host(state["indices"]), host(state["gains"])
     whole = indices.dtype == np.int64 and indices.ndim == 1 and indices.shape == gains.shape
     if not whole or (len(indices) and not (indices.min() >= 0 and indices.max() < samples)):
         raise ValueError(f"a planned batch must be indices in 0..{samples - 1} with a gain each, got {indices}")
-    return Selection(indices, gains, float(gains.sum()))
+    weights = None if state["weights"] is None else host(state["weights"])
+    if weights is not None and not (weights.shape == indices.shape and np.isfinite(weights).all()):
+        raise ValueError(f"the weights of a planned batch must be a number per index or None, got {weights}")
+    return Selection(indices, gains, float(gains.sum()), weights=weights)
 
 
 def saved_batch(selection: Selection) -> dict[str, Any]:
     """Return what `planned_batch` reads."""
-    return {"indices": torch.from_numpy(selection.indices), "gains": torch.from_numpy(selection.gains)}
+    weights = None if selection.weights is None else torch.from_numpy(selection.weights)
+    indices, gains = torch.from_numpy(selection.indices), torch.from_numpy(selection.gains)
+    return {"indices": indices, "gains": gains, "weights": weights}
 
 
 def _requests(
-    plan: Iterable[tuple[int, np.ndarray]], key: int, epoch: int, score: bool, waiting: deque[np.ndarray]
+    plan: Iterable[tuple[int, np.ndarray]],
+    epoch: tuple[int, int, int],
+    rank: tuple[int, ...],
+    score: bool,
+    waiting: deque[np.ndarray],
 ) -> Iterator[Request]:
     for step, rows in plan:
         waiting.append(rows)
-        yield Request(stream(key, _READ, epoch, step), rows.tolist(), score=score)
+        yield Request(stream(*epoch, step, *rank), rows.tolist(), score=score)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from smdl.batches import height, join, take
+from smdl.batches import checksum, height, join, take
 from smdl.candidates.source import Candidates, Epoch
+from smdl.distributed import Ranks
 from smdl.errors import number
+from smdl.padding import Padding, same_length
 from smdl.pool import Pool
 from smdl.scoring import Scorer
 from smdl.selection import Selection
@@ -24,6 +26,7 @@ class StreamEpoch(Epoch):
 
     stream: Iterable[Any]  # at the first batch to be read
     reference: Scorer | None  # scores a batch by the reference model
+    padding: Padding = None  # fills rows of different lengths
 
     def __post_init__(self) -> None:
         self.stream = iter(self.stream)
@@ -32,13 +35,16 @@ class StreamEpoch(Epoch):
         """Return the next `count` batches, joined; None at the end of the stream."""
         with self.clock("data"):
             members = list(islice(self.stream, count))
-            return join(members) if members else None
+            return join(same_length(members, self.padding)) if members else None
 
     def score_batch(self, batch: Any) -> Pool | None:
         """Score a batch with the model and, if there is one, the reference model."""
-        with self.clock("scoring"):
-            features = None if self.reference is None else self.reference(batch).features
-        return self.score(batch, features)
+        reference = None
+        if self.reference is not None:
+            with self.clock("scoring"):
+                found = self.reference(batch)
+                reference = found.known_losses()[:, None] if self.strategy.needs_holdout else found.features
+        return self.score(batch, reference)
 
 
 @dataclass
@@ -46,6 +52,7 @@ class Stream(Candidates):
     """Candidates are 1/keep batches of an iterable, joined; the part `keep` of them is selected."""
 
     keep: float = 1 / 3
+    splits = True
 
     def __post_init__(self) -> None:
         self.keep = number("keep", self.keep, "a fraction in (0, 1]", low=sys.float_info.min, high=1.0)
@@ -54,13 +61,26 @@ class Stream(Candidates):
     def check(self, strategy: Strategy) -> None:
         if strategy.needs_losses or strategy.needs_labels or strategy.needs_all:
             raise ValueError(f"{type(strategy).__name__} tracks each sample of a dataset; a stream has no such samples")
+        if strategy.needs_length:
+            raise ValueError(f"{type(strategy).__name__} needs the length of the run, which a stream does not have")
 
     def batches(self, epoch: Any) -> Iterator[tuple[Selection, Any]]:
         """Yield the selection (indices are rows of the joined batches) and the batch of each step."""
         assert isinstance(epoch, StreamEpoch)
         step = epoch.first_step
         while (candidates := epoch.read(self.joined)) is not None:
+            if step == epoch.first_step:
+                _check_shares(epoch.ranks, candidates)
             pool, rows = epoch.score_batch(candidates), height(candidates)
             chosen = epoch.choose(pool, np.arange(rows), max(1, round(rows * self.keep)), step)
             yield chosen, take(candidates, chosen.indices)
             step += 1
+
+
+def _check_shares(ranks: Ranks, candidates: Any) -> None:
+    """Raise an error on every rank if all ranks read the same samples."""
+    if ranks.size > 1 and len(set(ranks.gather_objects(checksum(candidates)))) == 1:
+        raise RuntimeError(
+            f"every rank reads the same batches: the wrapped loader must give each of the {ranks.size} ranks its own,"
+            " for example by torch.utils.data.DistributedSampler"
+        )

@@ -3,14 +3,15 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from smdl.candidates.source import steps_per_epoch
+from smdl.loader import DataLoader
 from smdl.scoring import NotFiniteError
 from smdl.training.build import reference_seconds
 from smdl.training.config import TrainConfig
@@ -31,13 +32,39 @@ BATCHES = 200
 def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float | None = None) -> dict[str, Any]:
     """Return the seconds per step of each arm, by part. A budget, in seconds, is that of the whole experiment.
 
-    In every round each arm has its turn. The result follows from the median, over rounds, of the ratio of the arm's
-    step time to the first arm's: other work on the machine changes that least. The first round does not count, because
-    caches fill and kernels compile in it.
+    `take_turns` says how.
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    found = take_turns({name: ConfigSide(config, display) for name, config in configs.items()}, display, budget)
+    return {name: {**cost, "load": load} for name, cost in found.items()}
+
+
+class Side(Protocol):
+    """An arm that is trained a few steps at a time, only to time it."""
+
+    loader: Any  # a smdl.DataLoader, after the first turn
+
+    def turn(self) -> dict[str, float]:
+        """Train one turn; return the seconds per step by part, and the forwards per step."""
+        ...
+
+    def epoch_seconds(self) -> float:
+        """Return the seconds per step that the start of an epoch adds to those of the turns, which rarely see one."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what else is known after the turns: the seconds of an evaluation, the steps per epoch, the data."""
+        ...
+
+
+def take_turns(sides: Mapping[str, Side], display: Display, budget: float | None = None) -> dict[str, Any]:
+    """Return the seconds per step of each side, by part, and its facts.
+
+    In every round each side has its turn. The result follows from the median, over rounds, of the ratio of the side's
+    step time to the first side's: other work on the machine changes that least. The first round does not count, because
+    caches fill and kernels compile in it.
+    """
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
-    sides = {name: _Side(config, display) for name, config in configs.items()}
     display.phase("calibrating")
     rounds: list[dict[str, dict[str, float]]] = []
     started = time.perf_counter()
@@ -56,7 +83,7 @@ def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float |
         if number >= fewest and time.perf_counter() - started > longest:
             break
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
-    return {name: {**_summary(name, side, rounds, first), "load": load} for name, side in sides.items()}
+    return {name: _summary(name, side, rounds, first) for name, side in sides.items()}
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
@@ -90,12 +117,48 @@ def _data_facts(splits: Splits, config: TrainConfig) -> dict[str, Any]:
     }
 
 
-class _Side:
-    """A run that is trained a few steps at a time, only to time it."""
+class Stopwatch:
+    """Measures a turn of a loader, from now on."""
 
-    def __init__(self, config: TrainConfig, display: Display) -> None:
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+        self._before, self._forwards, self._started = dict(loader.seconds), loader.forwards, _now()
+
+    def per_step(self, steps: int) -> dict[str, float]:
+        """Return the seconds per step by part, and the forwards per step. What the loader did not spend is training."""
+        total = _now() - self._started
+        parts = {name: now - self._before[name] for name, now in self._loader.seconds.items()}
+        parts["training"] = total - sum(parts.values())
+        found = {name: spent / steps for name, spent in parts.items()}
+        return {**found, "forwards": (self._loader.forwards - self._forwards) / steps}
+
+
+def _now() -> float:
+    """Return the time when the device has done all work that it was given."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def turn_steps(loader: DataLoader) -> int:
+    """Return the steps of a turn: whole periods of the source."""
+    period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
+    return period * math.ceil(STEPS / period)
+
+
+def epoch_seconds(loader: DataLoader, steps: int, noisy: bool = False) -> float:
+    """Return the seconds per step that the start of an epoch adds to those of turns of so many steps."""
+    if steps >= len(loader):  # every turn sees one
+        return 0.0
+    return median(loader.epoch_start_seconds(noisy) for _ in range(3)) / len(loader)
+
+
+class ConfigSide:
+    """A run of smdl's own training loop."""
+
+    def __init__(self, config: TrainConfig, display: Display, splits: Splits | None = None) -> None:
         started = time.perf_counter()
-        self.run = Run(config, display)
+        self.run = Run(config, display, splits)
         self.setup = time.perf_counter() - started
         loader = self.run.loader
         self.reference_seconds: float | None = None
@@ -103,8 +166,7 @@ class _Side:
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
         loader.strategy.skip_warm_up()
         loader.candidates.skip_warm_up()
-        period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
-        self.steps = period * math.ceil(STEPS / period)
+        self.loader, self.steps = loader, turn_steps(loader)
         self._endless = self._train()
 
     def _train(self) -> Iterator[float]:
@@ -113,7 +175,6 @@ class _Side:
             self.run.epoch += 1
 
     def turn(self) -> dict[str, float]:
-        """Train one turn; return the seconds per step by part, and the forwards per step."""
         self.run.meters = Meters()
         with torch.random.fork_rng(), threads(self.run.config.threads):
             for _ in range(self.steps):
@@ -123,39 +184,40 @@ class _Side:
         return {**spent, "forwards": meters.forwards / self.steps}
 
     def epoch_seconds(self) -> float:
-        """Return the seconds per step that the start of an epoch adds to those of the turns, which rarely see one."""
-        loader = self.run.loader
-        if self.steps >= len(loader):  # every turn sees one
-            return 0.0
         with threads(self.run.config.threads):
             noisy = self.run.config.data.label_noise > 0  # the samples that fill the cache do not show it
-            return median(loader.epoch_start_seconds(noisy) for _ in range(3)) / len(loader)
+            return epoch_seconds(self.loader, self.steps, noisy)
+
+    def facts(self) -> dict[str, Any]:
+        config, started = self.run.config, time.perf_counter()
+        with threads(config.threads):
+            self.run.evaluate()
+        return {
+            "evaluation_seconds": time.perf_counter() - started,
+            "setup_seconds": self.setup,
+            "steps_per_epoch": len(self.run.loader),
+            "reference_seconds": self.reference_seconds,
+            **_data_facts(self.run.splits, config),
+            "threads": config.threads or torch.get_num_threads(),
+        }
 
 
 def _total(turn: dict[str, float]) -> float:
     return sum(seconds for name, seconds in turn.items() if name != "forwards")
 
 
-def _summary(name: str, side: _Side, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
+def _summary(name: str, side: Side, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
     extra = side.epoch_seconds()
     ratios = [(_total(turns[name]) + extra) / _total(next(iter(turns.values()))) for turns in rounds]
     seconds = first * median(ratios)
     parts = {part: median(turns[name][part] for turns in rounds) for part in rounds[0][name] if part != "forwards"}
     parts["selection"] += extra
     scale = seconds / sum(parts.values())
-    started = time.perf_counter()
-    with threads(side.run.config.threads):
-        side.run.evaluate()
     return {
         "seconds_per_step": seconds,
         "ratio": median(ratios),
         "ratios": sorted(ratios),
         "parts": {part: scale * spent for part, spent in parts.items()},
         "forwards_per_step": median(turns[name]["forwards"] for turns in rounds),
-        "evaluation_seconds": time.perf_counter() - started,
-        "setup_seconds": side.setup,
-        "steps_per_epoch": len(side.run.loader),
-        "reference_seconds": side.reference_seconds,
-        **_data_facts(side.run.splits, side.run.config),
-        "threads": side.run.config.threads or torch.get_num_threads(),
+        **side.facts(),
     }

@@ -4,18 +4,20 @@ import math
 import os
 import time
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from smdl.experiments.arms import with_overrides
+from smdl.experiments.arms import arm_config
 from smdl.experiments.calibration import SECONDS, SHARE, calibrate, lengths
 from smdl.experiments.plan import FolderError, Plan, PlannedRun, read_plan, write_plan
 from smdl.experiments.results import collect
-from smdl.experiments.runner import changes, finished, run_all, run_name
-from smdl.experiments.runs import MEASURES, read_run
+from smdl.experiments.runner import Job, changes, finished, job_of, run_all, run_name
+from smdl.experiments.runs import measured, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
+from smdl.experiments.tuning import RATE_FACTORS, best_rate, rate_configs
 from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
 from smdl.training.files import disk_errors, locked, names, read_json, unused, write_json
@@ -34,7 +36,7 @@ JOB_GAIN = 0.5
 #: Fields of a plan that may differ between two commands that resume the same experiment.
 NOT_COMPARED = (
     "base", "seeds", "earlier_seeds", "looks", "decided", "planned_steps", "caption",
-    "title", "paper", "command", "runs"
+    "title", "paper", "command", "runs", "learning_rates"
 )  # fmt: skip
 
 
@@ -51,7 +53,7 @@ class Experiment:
         self.store = store or folder / "runs"
         self.display = display or Display()
         self.calibration: dict[str, Any] = {}
-        self._finals: dict[str, float] = {}  # folder of a finished run -> accuracy; nan if it has none
+        self._finals: dict[str, float] = {}  # folder of a finished run -> primary endpoint; nan if it has none
 
     def calibrate(self) -> dict[str, Any]:
         """Measure the seconds per step of every arm, once, before anything else runs."""
@@ -61,14 +63,17 @@ class Experiment:
             if path.exists():
                 self.display.note(f"{path} is damaged or incomplete: it is measured again")
             order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
-            configs = {arm: arm_config(self.plan, arm, steps=None) for arm in order}
-            if self.plan.timed:
-                kept = calibrate(configs, self.display, self.plan.minutes and 60 * self.plan.minutes)
-            else:
-                kept = lengths(configs, self.display)
+            kept = self._measure(order)
             write_json(path, kept, checksum=True)
         self.calibration = kept
         return kept
+
+    def _measure(self, arms: list[str]) -> dict[str, Any]:
+        """Return the calibration of these arms."""
+        configs = {arm: arm_config(self.plan, arm, steps=None) for arm in arms}
+        if self.plan.timed:
+            return calibrate(configs, self.display, self.plan.minutes and 60 * self.plan.minutes)
+        return lengths(configs, self.display)
 
     def steps_of(self, arm: str, protocol: str) -> int:
         """Return the number of steps of an arm: as planned, or as many as the time of its baseline allows."""
@@ -84,31 +89,31 @@ class Experiment:
         config = arm_config(self.plan, arm)
         return config.steps or config.epochs * self.calibration[arm]["steps_per_epoch"]
 
-    def configs(self, arm: str, protocol: str) -> list[TrainConfig]:
-        """Return one config per seed. The baseline's are the same under both protocols, and are trained once."""
-        steps = self.steps_of(arm, protocol)
-        return [arm_config(self.plan, arm, steps=steps, seed=seed) for seed in range(self.plan.seeds)]
+    def _job(self, arm: str, seed: int, steps: int) -> tuple[str, Job]:
+        """Return the name of a run's folder, and what trains it."""
+        config = arm_config(self.plan, arm, steps=steps, seed=seed)
+        return run_name(config), job_of(config)
 
     def fit_into(self, seconds: float, jobs: int) -> None:
         """Choose as many seeds as fit into the remaining time; if they are too few, shorten the runs. Refuse a time in
         which too little would be learned."""
-        plan, speed = self.plan, _speed(jobs)
-        budget, planned = max(0.0, seconds) * speed, self._planned_steps(plan.baseline)
+        plan, factor = self.plan, speed(jobs)
+        budget, planned = max(0.0, seconds) * factor, self._planned_steps(plan.baseline)
         plan.decided, plan.planned_steps = True, None
-        plan.seeds = min(MOST_SEEDS, int(budget / self._seconds_per_seed()))
+        plan.seeds = min(MOST_SEEDS, int((budget - self._tuning_seconds()) / self._seconds_per_seed()))
         if plan.seeds >= FEWEST_SEEDS:
             return
         base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]
 
         def cost(steps: int) -> float:
             plan.base = {**base, "steps": steps}
-            return FEWEST_SEEDS * self._seconds_per_seed()
+            return FEWEST_SEEDS * self._seconds_per_seed() + self._tuning_seconds()
 
         steps = bisect_right(range(1, planned + 1), budget, key=cost)
         least = planned if plan.keep_steps else min(planned, max(epoch, math.ceil(SHORTEST * planned)))
         if steps < least:
             rule = "as planned" if plan.keep_steps else f"one epoch, and a fifth of the planned {planned:,}"
-            spent = 60 * (plan.minutes or 0.0) - seconds + cost(least) / speed
+            spent = 60 * (plan.minutes or 0.0) - seconds + cost(least) / factor
             enough = math.ceil(min(spent + SECONDS, spent / (1 - SHARE)) / 6) / 10  # a longer calibration has more time
             raise BudgetError(
                 f"--minutes {plan.minutes or 0:g} is too short: it buys {FEWEST_SEEDS} seeds of {steps:,} steps,"
@@ -119,8 +124,7 @@ class Experiment:
 
     def _seconds_per_seed(self) -> float:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
-        setup = min(found.get("setup_seconds", 0.0) for found in self.calibration.values())  # the first arm compiles
-        total, counted = 0.0, set()
+        setup, total, counted = self._setup_seconds(), 0.0, set()
         for arm, found in self.calibration.items():
             total += _reference(found)  # cached for the other protocol
             for protocol in self.plan.protocols:
@@ -129,6 +133,16 @@ class Experiment:
                     counted.add((arm, steps))
                     total += setup + self._run_seconds(arm, steps)
         return total
+
+    def _setup_seconds(self) -> float:
+        return min(found.get("setup_seconds", 0.0) for found in self.calibration.values())  # the first arm compiles
+
+    def _tuning_seconds(self) -> float:
+        """Return the computing time of tuning the learning rates."""
+        if not self.plan.tune_learning_rate:
+            return 0.0
+        runs = (self._run_seconds(arm, self.steps_of(arm, self.plan.primary)) for arm in self.plan.arms)
+        return len(RATE_FACTORS) * sum(self._setup_seconds() + seconds for seconds in runs)
 
     def _run_seconds(self, arm: str, steps: int) -> float:
         """Return the seconds of a run: training and evaluation."""
@@ -144,31 +158,47 @@ class Experiment:
         text += f", at equal {' and equal '.join(plan.protocols)}"
         if plan.planned_steps is not None:
             text += f", shortened from {plan.planned_steps:,} steps to fit {plan.minutes:g} minutes"
+        if plan.tune_learning_rate:
+            text += f", after {len(RATE_FACTORS)} learning rates per arm on a validation split"
         if plan.timed:
-            minutes = max(1, math.ceil(plan.seeds * self._seconds_per_seed() / _speed(jobs) / 60))
+            seconds = plan.seeds * self._seconds_per_seed() + self._tuning_seconds()
+            minutes = max(1, math.ceil(seconds / speed(jobs) / 60))
             text += f": about {minutes} minute{'' if minutes == 1 else 's'}"
             text += f" for {plan.seeds} seeds" if plan.looks else ""
         self.display.note(text)
 
+    def tune(self, jobs: int = 1) -> None:
+        """Choose the learning rate of each arm: one run per rate, as long as its runs at the primary endpoint."""
+        plan = self.plan
+        plan.learning_rates = {}
+        configs = {arm: rate_configs(plan, arm, self.steps_of(arm, plan.primary)) for arm in plan.arms}
+        self.display.phase("tuning learning rates")
+        todo = {self.store / run_name(config): job_of(config) for rates in configs.values() for config in rates}
+        run_all(todo, jobs, self.display)
+        plan.learning_rates = {arm: best_rate(self.store, rates) for arm, rates in configs.items()}
+        found = ", ".join(f"{arm} {tuned['rate']:g}" for arm, tuned in plan.learning_rates.items())
+        self.display.note(f"learning rates: {found}")
+
     def run(self, jobs: int = 1) -> None:
         """List the runs in plan.yaml and train those that are not finished."""
         runs, todo = [], {}
-        for arm in self.plan.arms:
-            for protocol in self.plan.protocols:
-                for config in self.configs(arm, protocol):
-                    at = self.store / run_name(config)
-                    steps, place = config.steps or 0, Path(os.path.relpath(at, self.folder)).as_posix()
-                    runs.append(PlannedRun(arm, protocol, config.seed, steps, place))
-                    todo[at] = config
-        self.plan.runs = runs
+        for seed in range(self.plan.seeds):  # of every arm: an interrupted experiment then has complete seeds
+            for arm in self.plan.arms:
+                for protocol in self.plan.protocols:  # the baseline's runs are the same in both, and are trained once
+                    steps = self.steps_of(arm, protocol)
+                    name, job = self._job(arm, seed, steps)
+                    todo[self.store / name] = job
+                    place = Path(os.path.relpath(self.store / name, self.folder)).as_posix()
+                    runs.append(PlannedRun(arm, protocol, seed, steps, place))
+        places = {arm: place for place, arm in enumerate(self.plan.arms)}
+        self.plan.runs = sorted(runs, key=lambda run: (places[run.arm], self.plan.protocols.index(run.protocol)))
         write_plan(self.folder, self.plan)
         self.display.phase("training")
 
         def show() -> None:
             self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
 
-        # One seed of every arm after the other: an interrupted experiment then has complete seeds.
-        run_all(dict(sorted(todo.items(), key=lambda item: item[1].seed)), jobs, self.display, show)
+        run_all(todo, jobs, self.display, show)
 
     def _progress(self, arm: str, jobs: int) -> ArmProgress:
         """Return how far an arm is."""
@@ -176,17 +206,18 @@ class Experiment:
         mine = [run for run in plan.runs if run.arm == arm]
         todo = {run.folder: run for run in mine if self._final(run) is None}
         found = [self._finals[run.folder] for run in mine if run.protocol == plan.primary and run.folder not in todo]
-        known = [accuracy for accuracy in found if math.isfinite(accuracy)]
-        left = sum(self._run_seconds(arm, run.steps) for run in todo.values()) / _speed(jobs) if plan.timed else None
+        known = [value for value in found if math.isfinite(value)]
+        left = sum(self._run_seconds(arm, run.steps) for run in todo.values()) / speed(jobs) if plan.timed else None
         done = plan.seeds - len({run.seed for run in todo.values()})
-        return ArmProgress(arm, done, plan.seeds, fmean(known) if known else None, left)
+        form = "{:.4g}" if plan.metric else "{:.2f} %"
+        return ArmProgress(arm, done, plan.seeds, form.format(fmean(known)) if known else "-", left)
 
     def _final(self, run: PlannedRun) -> float | None:
-        """Return the final accuracy of a run; nan if it failed, None if it is not finished."""
+        """Return the primary endpoint of a run; nan if it failed, None if it is not finished."""
         folder = self.folder / run.folder
         if run.folder not in self._finals and finished(folder):
             files = read_run(folder, run.steps)
-            self._finals[run.folder] = math.nan if files.problems else MEASURES["final_accuracy"](files.epochs)
+            self._finals[run.folder] = math.nan if files.problems else measured(files.epochs)[self.plan.endpoint]
         return self._finals.get(run.folder)
 
     def run_until_settled(self, jobs: int = 1) -> None:
@@ -209,13 +240,9 @@ def _reference(cost: dict[str, Any]) -> float:
     return cost.get("reference_seconds") or 0.0
 
 
-def _speed(jobs: int) -> float:
+def speed(jobs: int) -> float:
+    """Return how much faster this many parallel runs are than one after the other."""
     return 1 + JOB_GAIN * (jobs - 1)
-
-
-def arm_config(plan: Plan, arm: str, **more: Any) -> TrainConfig:
-    """Return the config of an arm: the plan's base, changed by the arm and then by `more`."""
-    return with_overrides(from_dict(TrainConfig, plan.base), plan.arms[arm], **more)
 
 
 def open_folder(out: Path, plan: Plan) -> Path:
@@ -232,15 +259,17 @@ def open_folder(out: Path, plan: Plan) -> Path:
 def _holds(folder: Path, plan: Plan) -> bool:
     """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
     try:
-        kept = read_plan(folder)
-        bases = [from_dict(TrainConfig, {**values.base}) for values in (kept, plan)]
+        return _compared(read_plan(folder)) == _compared(plan)
     except (FolderError, ValueError, TypeError):
         return False
+
+
+def _compared(plan: Plan) -> dict[str, Any]:
+    """Return the part of a plan that decides which runs it trains."""
+    base = plan.base if plan.metric else changes(from_dict(TrainConfig, {**plan.base}))
     if plan.minutes is not None:  # the steps follow from the minutes
-        for base in bases:
-            base.steps = None
-    plans = [{name: value for name, value in asdict(each).items() if name not in NOT_COMPARED} for each in (kept, plan)]
-    return plans[0] == plans[1] and changes(bases[0]) == changes(bases[1])
+        base = {name: value for name, value in base.items() if name != "steps"}
+    return {**{name: value for name, value in asdict(plan).items() if name not in NOT_COMPARED}, "base": base}
 
 
 def run_plan(
@@ -251,11 +280,13 @@ def run_plan(
     auto: bool = False,
     jobs: int = 1,
     display: Display | None = None,
+    kind: Callable[[Path, Plan, Path | None, Display | None], Experiment] = Experiment,
 ) -> Experiment:
     """Calibrate and train a plan in its folder, or resume it. `results.collect` reads the results from there.
 
     auto     add seeds until the differences are precise, instead of the plan's number
     jobs     number of runs at a time, each on one thread
+    kind     makes the experiment
     """
     started = time.perf_counter()
     if jobs > 1 and plan.base["threads"] is None:
@@ -263,7 +294,7 @@ def run_plan(
     plan.command = command()
     if auto:
         plan.looks, plan.seeds = list(LOOKS), LOOKS[0]
-    experiment = Experiment(open_folder(out, plan), plan, store, display)
+    experiment = kind(open_folder(out, plan), plan, store, display)
     try:
         with locked(experiment.folder):
             kept = read_plan(experiment.folder)
@@ -277,6 +308,8 @@ def run_plan(
             if kept.runs and kept.seeds != plan.seeds and not (auto and kept.looks):
                 plan.earlier_seeds = [*kept.earlier_seeds, kept.seeds]
             experiment.announce(jobs)
+            if plan.tune_learning_rate:
+                experiment.tune(jobs)
             if auto:
                 experiment.run_until_settled(jobs)
             else:

@@ -30,10 +30,11 @@ class PlannedRun:
 
 @dataclass
 class Plan:
-    """What is compared. The primary endpoint is fixed before any run: final test accuracy at equal time."""
+    """What is compared. The primary endpoint is fixed before any run: final test accuracy at equal time, or the metric
+    of a training function of the user."""
 
     title: str
-    base: dict[str, Any]  # the values of a TrainConfig
+    base: dict[str, Any]  # the values of a TrainConfig, or what describes a training function of the user
     arms: dict[str, dict[str, Any]]  # what each arm changes in the base
     baseline: str = "uniform"
     against: dict[str, str] = field(default_factory=dict)  # arm -> its own baseline, where they differ
@@ -47,6 +48,11 @@ class Plan:
     keep_steps: bool = False  # the minutes decide only the number of seeds
     decided: bool = False  # seeds and steps were already derived from the minutes
     planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
+    metric: str = ""  # what a training function of the user returns and is compared; empty: final test accuracy
+    higher_is_better: bool = True
+    margin: float | None = None  # of equivalence, for such a metric
+    tune_learning_rate: bool = False  # of each arm, on a validation split, before the runs
+    learning_rates: dict[str, dict[str, Any]] = field(default_factory=dict)  # arm -> what that found
     looks: list[int] = field(default_factory=list)  # numbers of seeds at which the results may end the experiment
     earlier_seeds: list[int] = field(default_factory=list)  # numbers of seeds of earlier commands, where they differ
     caption: str = ""
@@ -76,6 +82,11 @@ class Plan:
     def primary(self) -> str:
         """The protocol of the primary endpoint."""
         return "time" if "time" in self.protocols else self.protocols[0]
+
+    @property
+    def endpoint(self) -> str:
+        """The quantity of a run that is tested."""
+        return self.metric or "final_accuracy"
 
     @property
     def rivals(self) -> dict[str, str]:

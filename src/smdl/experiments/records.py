@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smdl.experiments.runs import Epoch
-from smdl.experiments.statistics import Estimate
+from smdl.experiments.statistics import MARGIN, Estimate
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Row:
     forwards_per_step: float | None
     steps_to_baseline: int | None  # to the baseline's mean final accuracy
     seconds_to_baseline: float | None
-    reached_baseline: str
+    reached_baseline: str | None  # None in a comparison of a training function of the user, as the two before it
     reference_seconds: float | None  # of training the reference model, once per run; a part of `seconds`
     final_accuracy: Estimate
     mean_accuracy: Estimate
@@ -56,6 +56,7 @@ class Row:
     final_train_loss: Estimate
     mean_train_loss: Estimate
     class_balance: Estimate
+    metrics: dict[str, Estimate] = field(default_factory=dict)  # what a training function of the user returned
 
 
 @dataclass
@@ -69,8 +70,8 @@ class Welch:
 
 @dataclass
 class Comparison:
-    """An arm's final accuracy tested against that of its baseline: the paired test over the seeds that both have,
-    Holm's correction over the comparisons of a protocol."""
+    """An arm's final accuracy, or the metric of the user, tested against that of its baseline: the paired test over the
+    seeds that both have, Holm's correction over the comparisons of a protocol."""
 
     arm: str
     against: str
@@ -86,6 +87,8 @@ class Comparison:
     verdict: str  # better, worse, equivalent, unclear, chance (both are at chance level), missing
     seeds_needed: int | None  # where the verdict is unclear; 101 means more than 100
     welch: Welch
+    metric: str = ""  # that was tested; empty: final test accuracy, %
+    margin: float = MARGIN  # a difference that is surely within it is called equivalent
 
 
 @dataclass
@@ -117,6 +120,9 @@ class Results:
     earlier_seeds: list[int] = field(default_factory=list)  # numbers of seeds of earlier commands in the folder
     looks: list[int] = field(default_factory=list)  # numbers of seeds at which `--seeds auto` may stop
     minutes: float | None = None
+    metric: str = ""  # the primary endpoint, where it is a metric of the user; else final test accuracy
+    higher_is_better: bool = True
+    learning_rates: dict[str, dict[str, Any]] = field(default_factory=dict)  # arm -> how its learning rate was tuned
     planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
     methods: list[str] = field(default_factory=list)  # of a comparison
     regimes: list[str] = field(default_factory=list)  # in which it compares them, if there are several
@@ -137,6 +143,15 @@ class Results:
         """Return the runs of an arm that have something to show."""
         mine = (run for run in self.runs if run.arm == arm and run.protocol == protocol)
         return [run for run in mine if run.epochs and not run.problem]
+
+    @property
+    def endpoint(self) -> str:
+        """The name of the primary endpoint."""
+        return self.metric or "final test accuracy"
+
+    def estimate(self, row: Row) -> Estimate:
+        """Return the primary endpoint of a row: the metric of the user, or final test accuracy, %."""
+        return row.metrics[self.metric] if self.metric else row.final_accuracy
 
     @property
     def timed(self) -> bool:

@@ -7,23 +7,38 @@ from smdl.errors import unknown
 from smdl.experiments.plan import Plan
 
 _CLEAN = {"imbalance": 1.0, "hidden_imbalance": 1.0, "duplicates": 0.0, "label_noise": 0.0}
-#: Options of the data by the name of the regime.
-REGIMES: dict[str, dict[str, Any]] = {
-    "clean": _CLEAN,
-    "long-tail": {**_CLEAN, "imbalance": 20.0},
-    "hidden-tail": {**_CLEAN, "hidden_imbalance": 25.0},
-    "duplicates": {**_CLEAN, "duplicates": 0.9},
-    "noisy": {**_CLEAN, "label_noise": 0.2},
-    "tiny": {**_CLEAN, "train_size": 500},
+#: The option of the data that makes a regime, and its usual strength, by the name of the regime.
+REGIMES: dict[str, tuple[str, float]] = {
+    "clean": ("imbalance", 1.0),
+    "long-tail": ("imbalance", 20.0),
+    "hidden-tail": ("hidden_imbalance", 25.0),
+    "duplicates": ("duplicates", 0.9),
+    "noisy": ("label_noise", 0.2),
+    "tiny": ("train_size", 500),
 }
+
+
+def data_options(regime: str) -> dict[str, Any]:
+    """Return the options of the data of a regime. `long-tail=50` is a long tail of another strength."""
+    name, equals, given = regime.partition("=")
+    if name not in REGIMES:
+        raise ValueError(unknown("regime", name, REGIMES))
+    option, strength = REGIMES[name]
+    if equals:
+        try:
+            strength = type(strength)(given)
+        except ValueError:
+            kind = "whole number" if isinstance(strength, int) else "number"
+            raise ValueError(f"the part after = in {regime!r} must be a {kind}: the data.{option}") from None
+        if name == "clean":
+            raise ValueError(f"clean has no strength: leave out the part after = in {regime!r}")
+    return {**_CLEAN, option: strength}
 
 
 def comparison(title: str, base: dict[str, Any], methods: Sequence[str], regimes: Sequence[str], **more: Any) -> Plan:
     """Return the plan of a comparison. In several regimes, an arm is a method in a regime, and is tested against the
     baseline of its regime. `more` are other fields of the plan."""
-    for regime in regimes:
-        if regime not in REGIMES:
-            raise ValueError(unknown("regime", regime, REGIMES))
+    options = {regime: data_options(regime) for regime in regimes}
     arms, against, shares, baseline = {}, {}, {}, baseline_of(methods)
     if len(set(methods)) < 2:
         raise ValueError(f"a comparison needs two methods or more, got {', '.join(methods)}")
@@ -32,7 +47,7 @@ def comparison(title: str, base: dict[str, Any], methods: Sequence[str], regimes
     for regime in regimes or [""]:
         for method in methods:
             arm, (name, share) = arm_name(method, regime), method_and_share(method)
-            arms[arm] = {"method": name, **({"data": REGIMES[regime]} if regime else {})}
+            arms[arm] = {"method": name, **({"data": options[regime]} if regime else {})}
             if regime and method != baseline:
                 against[arm] = arm_name(baseline, regime)
             if share != 1:

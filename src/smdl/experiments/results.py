@@ -12,8 +12,16 @@ from typing import Any
 from smdl.experiments.plan import FolderError, Plan, read_plan
 from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, Run, Welch
 from smdl.experiments.regimes import arm_name, baseline_of
-from smdl.experiments.runs import MEASURES, Epoch, read_run, read_summary, training_seconds
-from smdl.experiments.statistics import difference, estimate, holm, paired_difference, seeds_needed
+from smdl.experiments.runs import MEASURES, Epoch, measured, read_run, read_summary, training_seconds
+from smdl.experiments.statistics import (
+    MARGIN,
+    RELATIVE_MARGIN,
+    difference,
+    estimate,
+    holm,
+    paired_difference,
+    seeds_needed,
+)
 from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
 from smdl.training.files import read_json, write_bytes, write_json
 
@@ -22,7 +30,7 @@ TIME_RATIO = (0.9, 1.1)
 #: What the results take from the plan as it is.
 PLANNED = (
     "title", "caption", "baseline", "against", "primary", "protocols", "seeds", "earlier_seeds", "looks", "minutes",
-    "planned_steps", "methods", "regimes"
+    "planned_steps", "methods", "regimes", "metric", "higher_is_better", "learning_rates"
 )  # fmt: skip
 
 
@@ -46,11 +54,11 @@ def write(folder: Path, results: Results) -> None:
     write_json(folder / "results.json", asdict(results))
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["protocol", "arm", "seed", "steps", *MEASURES])
-    for run in results.runs:
-        if run.epochs and not run.problem:
-            measured = [measure(run.epochs) for measure in MEASURES.values()]
-            writer.writerow([run.protocol, run.arm, run.seed, run.steps, *measured])
+    runs = [(run, measured(run.epochs)) for run in results.runs if run.epochs and not run.problem]
+    names = list(dict.fromkeys(name for _, found in runs for name in found)) or list(MEASURES)
+    writer.writerow(["protocol", "arm", "seed", "steps", *names])
+    for run, found in runs:
+        writer.writerow([run.protocol, run.arm, run.seed, run.steps, *(found.get(name) for name in names)])
     write_bytes(folder / "results.csv", text.getvalue().encode())
 
 
@@ -180,14 +188,16 @@ def _of(runs: list[Run], arm: str, protocol: str) -> list[Run]:
     return [run for run in runs if run.arm == arm and run.protocol == protocol and not run.problem]
 
 
-def _values(runs: list[Run], measure: str) -> list[float]:
-    return [MEASURES[measure](run.epochs) for run in runs]
+def _values(runs: list[Run], name: str) -> list[float]:
+    """Return a quantity of each run that has it."""
+    return [found[name] for run in runs if name in (found := measured(run.epochs))]
 
 
 def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[Run]) -> Row:
     mine, cost = _of(runs, arm, protocol), calibration[arm]
     steps = next(run.steps for run in plan.runs if (run.arm, run.protocol) == (arm, protocol))
-    goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")
+    goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")  # a metric of the user has no curve
+    own = list(dict.fromkeys(name for run in mine for name in run.epochs[-1].get("metrics", ()))) or [plan.metric]
     reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
@@ -205,9 +215,10 @@ def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs:
         forwards_per_step=cost.get("forwards_per_step"),
         steps_to_baseline=typical,
         seconds_to_baseline=typical and second and typical * second,
-        reached_baseline=f"{len(hits)}/{len(mine)}",
+        reached_baseline=None if plan.metric else f"{len(hits)}/{len(mine)}",
         reference_seconds=reference,
-        **{name: estimate(_values(mine, name)) for name in MEASURES},
+        metrics={name: estimate(_values(mine, name)) for name in own} if plan.metric else {},
+        **{name: estimate([] if plan.metric else _values(mine, name)) for name in MEASURES},
     )
 
 
@@ -234,7 +245,7 @@ def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
 
 
 def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts]) -> list[Comparison]:
-    finals = {arm: _finals(runs, arm, protocol) for arm in plan.arms}
+    finals = {arm: _finals(runs, arm, protocol, plan.endpoint) for arm in plan.arms}
     rivals = plan.rivals
     pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
     gaps = {arm: paired_difference(*pairs[arm], looks=max(1, len(plan.looks))) for arm in rivals}
@@ -242,8 +253,8 @@ def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts
     chance = {arm for arm, values in finals.items() if values and at_chance(fmean(values.values()), data[arm])}
     found = []
     for arm, rival in rivals.items():
-        gap, count, p = gaps[arm], len(pairs[arm][0]), adjusted[arm]
-        kind = "chance" if {arm, rival} <= chance else judge(gap, count, p)
+        gap, count, p, margin = gaps[arm], len(pairs[arm][0]), adjusted[arm], _margin(plan, finals[rival])
+        kind = "chance" if {arm, rival} <= chance else judge(gap, count, p, margin, plan.higher_is_better)
         welch = difference(list(finals[arm].values()), list(finals[rival].values()))
         found.append(
             Comparison(
@@ -259,16 +270,28 @@ def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts
                 half_90=gap.half_90,
                 pairs=count,
                 verdict=kind,
-                seeds_needed=seeds_needed(*pairs[arm], len(rivals)) if kind == "unclear" else None,
+                seeds_needed=seeds_needed(*pairs[arm], len(rivals), margin) if kind == "unclear" else None,
                 welch=Welch(welch.mean, welch.half, welch.p),
+                metric=plan.metric,
+                margin=margin,
             )
         )
     return found
 
 
-def _finals(runs: list[Run], arm: str, protocol: str) -> dict[int, float]:
-    """Return the final accuracy of each seed."""
-    return {run.seed: MEASURES["final_accuracy"](run.epochs) for run in _of(runs, arm, protocol)}
+def _finals(runs: list[Run], arm: str, protocol: str, endpoint: str) -> dict[int, float]:
+    """Return the final accuracy, or the metric of the user, of each seed."""
+    return {run.seed: measured(run.epochs)[endpoint] for run in _of(runs, arm, protocol)}
+
+
+def _margin(plan: Plan, baseline: dict[int, float]) -> float:
+    """Return the margin of equivalence: 0.5 points of accuracy; of a metric of the user what the plan says, or 0.5 % of
+    the baseline's mean."""
+    if not plan.metric:
+        return MARGIN
+    if plan.margin is not None:
+        return plan.margin
+    return RELATIVE_MARGIN * abs(fmean(baseline.values())) if baseline else 0.0
 
 
 def _pairs(mine: dict[int, float], rival: dict[int, float]) -> tuple[list[float], list[float]]:

@@ -8,11 +8,12 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from smdl.training.progress import Display
 
 #: Seconds that a worker has to write a checkpoint after the main process was killed.
 GRACE = 5.0
+#: Trains a run in its folder.
+Job = Callable[[Path], None]
 AGAIN = "the same command again: finished runs are kept, the others are resumed"
 
 
@@ -60,11 +63,11 @@ def finished(folder: Path) -> bool:
 
 
 def run_all(
-    configs: dict[Path, TrainConfig], jobs: int, display: Display, after_run: Callable[[], None] = lambda: None
+    work: Mapping[Path, Job], jobs: int, display: Display, after_run: Callable[[], None] = lambda: None
 ) -> None:
     """Train the runs that are not finished, each in its folder. Accuracies do not depend on runs at the same time."""
-    todo = {folder: config for folder, config in configs.items() if not finished(folder)}
-    total, done = len(configs), len(configs) - len(todo)
+    todo = {folder: job for folder, job in work.items() if not finished(folder)}
+    total, done = len(work), len(work) - len(todo)
 
     def report(more: int) -> None:
         display.step("training", done + more, total)
@@ -73,8 +76,8 @@ def run_all(
     report(0)
     try:
         if jobs == 1 or len(todo) < 2:
-            for number, (folder, config) in enumerate(todo.items()):
-                train_one(to_dict(config), folder)
+            for number, (folder, job) in enumerate(todo.items()):
+                job(folder)
                 report(number + 1)
         else:
             _side_by_side(todo, jobs, report)
@@ -87,7 +90,7 @@ def run_all(
         ) from error
 
 
-def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, report: Callable[[int], None]) -> None:
+def _side_by_side(todo: dict[Path, Job], jobs: int, report: Callable[[int], None]) -> None:
     """Submit no more runs than there are jobs: a run in the pool's queue would still start after Ctrl-C."""
     pool = ProcessPoolExecutor(min(jobs, len(todo)), multiprocessing.get_context("spawn"), initializer=_worker_init)
     main = threading.current_thread() is threading.main_thread()
@@ -96,9 +99,9 @@ def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, report: Callable[[in
     try:
         while left or running:
             while left and len(running) < jobs:
-                folder, config = left.pop(0)
+                folder, job = left.pop(0)
                 with _ctrl_c_blocked():  # a process that starts here inherits that
-                    running.add(pool.submit(train_one, to_dict(config), folder))
+                    running.add(pool.submit(job, folder))
             ready, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
                 future.result()
@@ -108,6 +111,11 @@ def _side_by_side(todo: dict[Path, TrainConfig], jobs: int, report: Callable[[in
         pool.shutdown(wait=True, cancel_futures=True)
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def job_of(config: TrainConfig) -> Job:
+    """Return the job that trains a config."""
+    return partial(train_one, to_dict(config))
 
 
 def train_one(values: dict[str, Any], folder: Path) -> None:

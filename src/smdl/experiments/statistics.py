@@ -10,8 +10,9 @@ from scipy import stats
 
 #: Level of every interval in a report, and of the tests.
 CONFIDENCE, LEVEL = 0.95, 0.05
-#: Points of accuracy. A difference that is surely within this margin is called equivalent.
-MARGIN = 0.5
+#: Points of accuracy. A difference that is surely within this margin is called equivalent. For a metric of the user it
+#: is a part of the baseline's mean.
+MARGIN, RELATIVE_MARGIN = 0.5, 0.005
 #: Seeds below which nothing is tested, and the largest number of seeds that a report asks for.
 FEWEST_SEEDS, MOST_SEEDS_ASKED = 3, 100
 #: Chance that the number of seeds that a report asks for is enough, if the difference is as large as it seems.
@@ -82,7 +83,9 @@ def paired_difference(values: Sequence[float], baseline: Sequence[float], looks:
     return Difference(gap, half, p if count >= FEWEST_SEEDS else None, half_90)
 
 
-def seeds_needed(values: Sequence[float], baseline: Sequence[float], comparisons: int = 1) -> int:
+def seeds_needed(
+    values: Sequence[float], baseline: Sequence[float], comparisons: int = 1, margin: float = MARGIN
+) -> int:
     """Return the number of pairs that would probably show a difference or equivalence, if the mean and the spread of
     the differences are as they seem. One more than MOST_SEEDS_ASKED means more than that. Pairs without spread ask for
     one more pair."""
@@ -95,7 +98,7 @@ def seeds_needed(values: Sequence[float], baseline: Sequence[float], comparisons
     errors, freedom = spread / np.sqrt(counts), counts - 1
     apart = (stats.t.isf(LEVEL / comparisons / 2, freedom) + stats.t.ppf(POWER, freedom)) * errors <= gap
     # Equivalence can be missed on either side, so each side has half of the risk.
-    within = (stats.t.isf(LEVEL, freedom) + stats.t.isf((1 - POWER) / 2, freedom)) * errors <= MARGIN - gap
+    within = (stats.t.isf(LEVEL, freedom) + stats.t.isf((1 - POWER) / 2, freedom)) * errors <= margin - gap
     enough = counts[apart | within]
     return int(enough[0]) if len(enough) else MOST_SEEDS_ASKED + 1
 

@@ -25,17 +25,19 @@ def at_chance(accuracy: float | None, data: DataFacts) -> bool:
     return accuracy is not None and data.chance_limit is not None and accuracy <= data.chance_limit
 
 
-def judge(gap: Difference, pairs: int, p_holm: float | None) -> str:
+def judge(
+    gap: Difference, pairs: int, p_holm: float | None, margin: float = MARGIN, higher_is_better: bool = True
+) -> str:
     """Return better, worse, equivalent or unclear; missing where there is no pair."""
     if gap.mean is None:
         return "missing"
     if pairs < FEWEST_SEEDS:
         return "unclear"
     if p_holm is not None and p_holm < LEVEL:
-        return "better" if gap.mean > 0 else "worse"
+        return "better" if (gap.mean > 0) == higher_is_better else "worse"
     if gap.half_90 is None:  # no spread: equal in every seed, or a difference that cannot be tested
         return "unclear" if gap.mean else "equivalent"
-    return "equivalent" if abs(gap.mean) + gap.half_90 <= MARGIN else "unclear"
+    return "equivalent" if abs(gap.mean) + gap.half_90 <= margin else "unclear"
 
 
 def finding(test: Comparison, named: bool = False) -> str:
@@ -48,17 +50,28 @@ def finding(test: Comparison, named: bool = False) -> str:
         return missing if test.empty else f"{arm} and {test.against} share no finished seed"
     if test.verdict == "chance":
         return f"{arm} and {test.against} are both at chance level, so there is nothing to compare{left_out}"
-    gap = f"{test.difference:+.2f}{'' if test.half is None else f' ± {test.half:.2f}'} points"
+    gap = amount(test)
     if test.verdict in ("better", "worse"):
         small = ", too little to matter" if _negligible(test) else ""
         return f"{arm} is {test.verdict} by {gap[1:]}{small}{left_out}"
     if test.verdict == "equivalent":
-        return f"{arm} is equivalent ({gap}, surely within ±{MARGIN:g}){left_out}"
+        return f"{arm} is equivalent ({gap}, surely within ±{test.margin:.2g}){left_out}"
     return f"too few seeds to tell for {arm} ({gap}{_needed(test)}){left_out}"
 
 
+def amount(test: Comparison) -> str:
+    """Return '+0.42 ± 0.10 points', or '+0.0042 ± 0.001 in accuracy' for a metric of the user."""
+    form = ".3g" if test.metric else ".2f"
+    half = "" if test.half is None else f" ± {test.half:{'.2g' if test.metric else form}}"
+    return f"{test.difference:+{form}}{half}{_unit(test.metric)}"
+
+
+def _unit(metric: str) -> str:
+    return f" in {metric}" if metric else " points"
+
+
 def _negligible(test: Comparison) -> bool:
-    return abs(test.difference or 0.0) + (test.half_90 or 0.0) <= MARGIN
+    return abs(test.difference or 0.0) + (test.half_90 or 0.0) <= test.margin
 
 
 def _needed(test: Comparison) -> str:
@@ -81,9 +94,8 @@ def answer(tests: Sequence[Comparison], equal: str, rival: str) -> str:
     kinds = {test.verdict for test in tests}
     rated = [test for test in tests if test.verdict == "better" and not _negligible(test)]
     if rated:
-        best = max(rated, key=lambda test: test.difference or 0.0)
-        half = "" if best.half is None else f" ± {best.half:.2f}"
-        return f"Yes, use {best.arm} here: {best.difference:+.2f}{half} points at equal {equal} against {best.against}."
+        best = max(rated, key=lambda test: abs(test.difference or 0.0))
+        return f"Yes, use {best.arm} here: {amount(best)} at equal {equal} against {best.against}."
     if kinds & {"chance", "missing"} and not kinds & {"unclear", "equivalent", "worse"}:
         why = "nothing was learned" if "chance" in kinds else "there are no finished runs to compare"
         return f"This cannot be answered yet: {why}."
@@ -93,4 +105,5 @@ def answer(tests: Sequence[Comparison], equal: str, rival: str) -> str:
         return f"Not known yet for {names}: too few seeds to tell at equal {equal}; {seeds_text(open_tests)} needed."
     if kinds == {"worse"}:
         return f"No: at equal {equal}, {rival} is better."
-    return f"No need to: at equal {equal}, nothing is better than {rival} by {MARGIN:g} points."
+    margin, metric = max((test.margin for test in tests), default=MARGIN), next((test.metric for test in tests), "")
+    return f"No need to: at equal {equal}, nothing is better than {rival} by {margin:.2g}{_unit(metric)}."

@@ -14,11 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from smdl.arithmetic import GRID, inverse
+from smdl import memory
+from smdl.arithmetic import GRID, value
+from smdl.blocks import rise
+from smdl.greedy.determinant import Determinant, State, compiled_determinant, determinant_add, determinant_gain
 from smdl.jit import INLINED, PLAIN, compiled, inlined, reordered
 from smdl.objective import Problem
-from smdl.similarity import Points, distance, similarity
-from smdl.terms import FacilityLocation, FeatureCoverage, Redundancy
+from smdl.pool import stored
+from smdl.similarity import Points, distance
+from smdl.terms import FacilityLocation, FeatureCoverage, LogDeterminant, Redundancy
 
 
 class ModularOnly(NamedTuple):
@@ -50,13 +54,6 @@ class SparseFacilityLocation(NamedTuple):
     coefficient: float
 
 
-class LazyFacilityLocation(NamedTuple):
-    """Facility location without a matrix: each similarity is computed when it is needed."""
-
-    points: Points
-    coefficient: float
-
-
 class Coverage(NamedTuple):
     """Feature coverage."""
 
@@ -66,12 +63,13 @@ class Coverage(NamedTuple):
     g: int
 
 
-FacilityLocations = DenseFacilityLocation | SparseFacilityLocation | LazyFacilityLocation
-CompiledTerm = ModularOnly | NearestPick | FacilityLocations | Coverage
+FacilityLocations = DenseFacilityLocation | SparseFacilityLocation
+CompiledTerm = ModularOnly | NearestPick | FacilityLocations | Coverage | Determinant
 
 
-def compiled_term(problem: Problem) -> CompiledTerm | None:
-    """Return the set term of the problem as the loops below take it; None where they do not support it."""
+def compiled_term(problem: Problem, size: int) -> CompiledTerm | None:
+    """Return the set term of the problem as the loops below take it, for batches of `size`; None where they do not
+    support it."""
     if problem.pool.device.type != "cpu" or not problem.objective.diminishing or len(problem.set_terms) > 1:
         return None
     geometry = problem.geometry
@@ -80,32 +78,25 @@ def compiled_term(problem: Problem) -> CompiledTerm | None:
         if isinstance(term, Redundancy):
             return NearestPick(geometry.points, coefficient, coefficient * term.unit)
         if isinstance(term, FacilityLocation):
-            if geometry.metric.bound == 0.0:
+            if term.unit == 0.0:
                 return ModularOnly(0.0)  # all samples are the same point
             if geometry.graph is not None:
                 return SparseFacilityLocation(*geometry.graph, coefficient)
             if geometry.similarities is not None:
-                return DenseFacilityLocation(geometry.similarities, coefficient)
-            return LazyFacilityLocation(geometry.points, coefficient)
+                return DenseFacilityLocation(geometry.similarities.numpy(), coefficient)
+            return None
         if isinstance(term, FeatureCoverage):
-            return Coverage(problem.pool.features.numpy(), term.factor, coefficient, term.g)
+            return Coverage(stored(problem.pool.features), term.factor, coefficient, term.g)
+        if isinstance(term, LogDeterminant) and 8 * len(problem.pool) * size <= memory.available() // 2:
+            return compiled_determinant(problem, term, size)
         return None
     return ModularOnly(0.0)
-
-
-@reordered
-def _dense_rise(similarities, best, a):
-    """Return Σ_j max(0, s_aj − best_j). All are multiples of 2⁻²⁴, so the sum is exact in any order."""
-    total, zero = 0.0, np.float32(0.0)
-    for j in range(len(best)):
-        total += np.float64(max(similarities[a, j] - best[j], zero))
-    return total
 
 
 @inlined
 def _root_rise(features, state, factor, a, u):
     """Return √(mass + x) − √mass on the grid. In this form rounding never makes it grow with the mass."""
-    x = np.float64(features[a, u])
+    x = np.float64(value(features, a, u))
     roots = math.sqrt(state[0, u] + x) + state[1, u]
     return np.rint((x / roots if roots > 0.0 else 0.0) * factor)
 
@@ -122,7 +113,7 @@ def _root_rises(features, state, factor, a):
 def _concave_rises(features, state, factor, g, a):
     total = 0.0
     for u in range(features.shape[1]):
-        x, mass = np.float64(features[a, u]), state[0, u]
+        x, mass = np.float64(value(features, a, u)), state[0, u]
         rise = math.log1p(x / (1.0 + mass)) if g == 1 else x / ((1.0 + mass) * (1.0 + mass + x))
         total += np.rint(rise * factor)
     return total
@@ -140,8 +131,13 @@ def _empty_state(term):
         NearestPick: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
         DenseFacilityLocation: lambda term: np.zeros(len(term.similarities), np.float32),
         SparseFacilityLocation: lambda term: np.zeros(len(term.neighbours), np.float32),
-        LazyFacilityLocation: lambda term: np.zeros(len(term.points.rows), np.float32),
         Coverage: lambda term: np.zeros((2, term.features.shape[1])),  # mass and its root
+        Determinant: lambda term: State(
+            np.empty((len(term.diagonal), term.size)),
+            term.diagonal.copy(),
+            np.empty(term.size, np.int32),
+            np.zeros(1, np.int64),
+        ),
     }[term.instance_class]
 
 
@@ -165,19 +161,12 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
         return bound, seen
 
     def dense(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        return base + term.coefficient * _dense_rise(term.similarities, state, a), count
+        return base + term.coefficient * rise(term.similarities, state, a), count
 
     def sparse(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total = 0.0
         for t in range(term.neighbours.shape[1]):
             rise = np.float64(term.similarities[a, t]) - np.float64(state[term.neighbours[a, t]])
-            total += max(rise, 0.0)
-        return base + term.coefficient * total, count
-
-    def lazy(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        total, scale = 0.0, inverse(term.points.bound)
-        for j in range(len(state)):
-            rise = np.float64(similarity(term.points, scale, a, j)) - np.float64(state[j])
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
@@ -188,13 +177,16 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
             total = _concave_rises(term.features, state, term.factor, term.g, a)
         return base + term.coefficient * (total / GRID), count
 
+    def determinant(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+        return determinant_gain(term, state, base, a, seen, count, bound, best)
+
     return {
         ModularOnly: modular_only,
         NearestPick: nearest_pick,
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
-        LazyFacilityLocation: lazy,
         Coverage: coverage,
+        Determinant: determinant,
     }[term.instance_class]
 
 
@@ -217,14 +209,9 @@ def _add_pick(term, state, a):  # noqa: ARG001
             j = term.neighbours[a, t]
             state[j] = max(state[j], term.similarities[a, t])
 
-    def lazy(term, state, a):
-        scale = inverse(term.points.bound)
-        for j in range(len(state)):
-            state[j] = max(state[j], similarity(term.points, scale, a, j))
-
     def coverage(term, state, a):
         for u in range(term.features.shape[1]):
-            state[0, u] += np.float64(term.features[a, u])
+            state[0, u] += np.float64(value(term.features, a, u))
             state[1, u] = math.sqrt(state[0, u])
 
     return {
@@ -232,41 +219,13 @@ def _add_pick(term, state, a):  # noqa: ARG001
         NearestPick: no_state,
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
-        LazyFacilityLocation: lazy,
         Coverage: coverage,
+        Determinant: lambda term, state, a: determinant_add(term, state, a),
     }[term.instance_class]
 
 
 @compiled
-def _one_by_one(term, state, modular, members, bounds):
-    none = np.empty(0, np.int32)
+def single_gains(term, state, modular, members, picked, count, bounds):
+    """Write F(a | S) of every member to `bounds`; S are the first `count` of `picked` (for compiled callers)."""
     for k in range(len(members)):
-        bounds[k], _ = gain_of(term, state, modular[members[k]], members[k], none, -1, 0, np.inf, -np.inf)
-
-
-def single_gains(term, state, modular, members, bounds):
-    """Write F({a}) of every member to `bounds` (for compiled callers)."""
-    raise NotImplementedError
-
-
-@overload(single_gains, jit_options=PLAIN)
-def _single_gains(term, state, modular, members, bounds):  # noqa: ARG001
-    def one_by_one(term, state, modular, members, bounds):
-        _one_by_one(term, state, modular, members, bounds)
-
-    def pair_by_pair(term, state, modular, members, bounds):
-        n = len(state)
-        if len(members) < n:
-            _one_by_one(term, state, modular, members, bounds)
-            return
-        bounds[:], scale = 0.0, inverse(term.points.bound)
-        for i in range(n):
-            for j in range(i + 1, n):
-                value = np.float64(similarity(term.points, scale, i, j))
-                bounds[i] += value
-                bounds[j] += value
-        for i in range(n):
-            itself = np.float64(similarity(term.points, scale, i, i))
-            bounds[i] = modular[i] + term.coefficient * (bounds[i] + itself)
-
-    return pair_by_pair if term.instance_class is LazyFacilityLocation else one_by_one
+        bounds[k], _ = gain_of(term, state, modular[members[k]], members[k], picked, -1, count, np.inf, -np.inf)

@@ -25,13 +25,23 @@ def _check_gain(gain):
 
 
 @compiled
-def exact(term, modular, members, size, low, penalty, lazy, key):
+def start(term, state, picked, initial):
+    """Start the batch with the samples `initial`."""
+    for k in range(len(initial)):
+        picked[k] = initial[k]
+        add_pick(term, state, initial[k])
+
+
+@compiled
+def exact(term, modular, members, size, low, penalty, lazy, key, initial):
     """Maximise greedily over `members` (ascending). Each step computes the gain of every candidate, or with `lazy`
-    only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`."""
-    n = len(members)
-    state, picked, gains = empty_state(term), np.empty(size, np.int32), np.empty(size)
-    bounds, seen = np.empty(n), np.zeros(n, np.int32)
-    single_gains(term, state, modular, members, bounds)
+    only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`. The batch starts
+    with the samples `initial`, which are not returned."""
+    n, given = len(members), len(initial)
+    state, picked, gains = empty_state(term), np.empty(given + size, np.int32), np.empty(size)
+    start(term, state, picked, initial)
+    bounds, seen = np.empty(n), np.full(n, given, np.int32)
+    single_gains(term, state, modular, members, picked, given, bounds)
     for place in range(n):
         _check_gain(bounds[place])
     block = max(BLOCK, int(math.sqrt(n)))
@@ -39,7 +49,7 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
     tops = np.empty(blocks)
     for k in range(blocks):
         tops[k] = bounds[k * block : (k + 1) * block].max()
-    for count in range(size):
+    for count in range(given, given + size):
         best, winner = -np.inf, n
         if count == 0 and bounds.min() == bounds.max():
             winner = below_compiled(derive_compiled(key, 0), 0, n)
@@ -68,22 +78,23 @@ def exact(term, modular, members, size, low, penalty, lazy, key):
                             best, winner = bound, place
                     top = max(top, bound)
                 tops[k] = top
-        if count >= low and best < penalty:
-            return picked[:count], gains[:count]
-        picked[count], gains[count] = members[winner], best
+        if count - given >= low and best < penalty:
+            return picked[given:count], gains[: count - given]
+        picked[count], gains[count - given] = members[winner], best
         bounds[winner] = -np.inf
         add_pick(term, state, members[winner])
-    return picked, gains
+    return picked[given:], gains
 
 
 @compiled
-def stochastic(term, modular, members, size, low, penalty, sample, key):
+def stochastic(term, modular, members, size, low, penalty, sample, key, initial):
     """Maximise by lazier-than-lazy greedy: each step considers a new random sample of the remaining members."""
-    n = len(members)
-    state, picked, gains = empty_state(term), np.empty(size, np.int32), np.empty(size)
+    n, given = len(members), len(initial)
+    state, picked, gains = empty_state(term), np.empty(given + size, np.int32), np.empty(size)
+    start(term, state, picked, initial)
     bounds, seen, order = np.full(n, np.inf), np.full(n, -1, np.int32), np.arange(n).astype(np.int32)
-    for count in range(size):
-        step, remaining = derive_compiled(key, count), n - count
+    for count in range(given, given + size):
+        step, remaining = derive_compiled(key, count - given), n - (count - given)
         drawn = min(sample, remaining)
         if drawn < remaining:
             sample_compiled(order, remaining, drawn, step)
@@ -105,9 +116,9 @@ def stochastic(term, modular, members, size, low, penalty, sample, key):
         if count == 0 and lowest == best:
             where = below_compiled(step, drawn, drawn)
             winner = order[where]
-        if count >= low and best < penalty:
-            return picked[:count], gains[:count]
-        picked[count], gains[count] = members[winner], best
+        if count - given >= low and best < penalty:
+            return picked[given:count], gains[: count - given]
+        picked[count], gains[count - given] = members[winner], best
         order[where], order[remaining - 1] = order[remaining - 1], order[where]
         add_pick(term, state, members[winner])
-    return picked, gains
+    return picked[given:], gains

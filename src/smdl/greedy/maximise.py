@@ -1,12 +1,12 @@
 """Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
 
 The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
-log_determinant, class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
+class_balance, costs and groups, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
 """
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cache
@@ -26,6 +26,15 @@ from smdl.terms import TERMS, ModularTerm
 OPTIMIZERS = ("naive", "lazy", "stochastic")
 
 
+class Limits(NamedTuple):
+    """Costs of the samples with a budget, and the groups of the samples with the most picks per group."""
+
+    costs: np.ndarray  # (N,) float64
+    budget: float
+    groups: np.ndarray  # (N,) int64
+    quotas: np.ndarray  # (G,) int64
+
+
 class Rule(NamedTuple):
     """How to maximise: pick `low` to `high` samples, and stop early once the best gain is below `penalty`."""
 
@@ -34,6 +43,8 @@ class Rule(NamedTuple):
     high: int
     penalty: float = -math.inf
     epsilon: float = 0.01
+    initial: np.ndarray = np.empty(0, np.int32)  # samples that the batch has already
+    limits: Limits | None = None
 
     def whole(self) -> "Rule":
         """Return the same rule without early stop, as the partitions need it."""
@@ -67,15 +78,17 @@ def maximise(
 def _maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
-    term = gains.compiled_term(problem)
+    term = gains.compiled_term(problem, rule.high + len(rule.initial)) if rule.limits is None else None
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
     def maximise_part(part: np.ndarray, key: int) -> Picks:
         arguments = (term, problem.modular, part, rule.high, rule.low, rule.penalty)
         if rule.optimizer == "stochastic":
-            return Picks(*kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key)))
-        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key)))
+            return Picks(
+                *kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key), rule.initial)
+            )
+        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key), rule.initial))
 
     threads = min(threads, len(parts))
     run = map if threads == 1 else _workers(os.getpid(), threads).map
@@ -93,8 +106,9 @@ class _Torch:
 
     def __init__(self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]) -> None:
         self.problem, self.parts, self.rule, self.keys = problem, parts, rule, keys
-        width = max(map(len, parts))
-        table = np.stack([np.pad(part, (0, width - len(part)), constant_values=part[0]) for part in parts])
+        width = max(map(len, parts)) + len(rule.initial)  # samples of the batch keep a place: some terms look them up
+        wide = [np.concatenate([part, rule.initial]) for part in parts]
+        table = np.stack([np.pad(part, (0, width - len(part)), constant_values=part[0]) for part in wide])
         gone = np.stack([np.arange(width) >= len(part) for part in parts])
         device = problem.pool.device
         self.table = torch.from_numpy(table.astype(np.int64)).to(device)  # (P, Q) indices
@@ -109,10 +123,16 @@ class _Torch:
         self.terms = {name: copy(term) for name, term in problem.set_terms.items()}  # copies, because they keep state
         for term in self.terms.values():
             term.start(self.table)
+            for index in torch.from_numpy(rule.initial.astype(np.int64)).to(device):
+                term.add(index.expand(len(parts)))
+        self.limits = None if rule.limits is None else _Limits(rule.limits, self.table, self.gone)
+        self.costly = problem.objective.diminishing and any(term.costly for term in self.terms.values())
 
     def run(self) -> list[Picks]:
         indices, gains = [], []
         for count in range(self.rule.high):
+            if self.limits is not None and bool(self.gone.all()):
+                break
             places, best = self._step(count)
             if count >= self.rule.low and float(best[0]) < self.rule.penalty:
                 break
@@ -121,8 +141,12 @@ class _Torch:
             for term in self.terms.values():
                 term.add(picks)
             self._remove_from_orders(places, count)
+            if self.limits is not None:
+                best = best * self.limits.costs[picks]
+                self.limits.add(int(picks[0]))
             indices.append(picks)
             gains.append(best)
+            self.problem.geometry.report("picks", count + 1, self.rule.high)
         if not indices:
             return [Picks(np.empty(0, np.int32), np.empty(0)) for _ in self.parts]
         rows = torch.stack(indices, 1).cpu().numpy().astype(np.int32)
@@ -135,14 +159,14 @@ class _Torch:
         """Return the best place of each part, and its gain."""
         if self.rule.optimizer == "stochastic":
             places, valid, drawn = self._draw(count)
-            gains = self._gains(places, valid)
+            gains = self._drawn_gains(places, valid) if self.costly else self._gains(places, valid)
         else:
             places = torch.arange(self.table.shape[1], device=self.table.device).expand_as(self.table)
             valid, drawn = ~self.gone, [0] * len(self.parts)
             gains = self._lazy_gains(count) if self.rule.optimizer == "lazy" else self._gains(places, valid)
         best = gains.max(dim=1).values
         winners = torch.where((gains == best[:, None]) & valid, places, self.table.shape[1]).min(dim=1).values
-        if count == 0:
+        if count == 0 and len(self.rule.initial) == 0 and self.limits is None:
             worst = torch.where(valid, gains, math.inf).min(dim=1).values
             for p in torch.nonzero(worst == best)[:, 0].tolist():
                 tied = places[p][valid[p]]
@@ -163,23 +187,39 @@ class _Torch:
             total = self.modular[candidates]
             for name, term in self.terms.items():
                 total = total + self.problem.coefficient(name) * term.gains(candidates)
+        if self.limits is not None:
+            total = total / self.limits.costs[candidates]
         return torch.where(valid, total, -math.inf)
 
     def _lazy_gains(self, count: int) -> Tensor:
-        """Return a bound for every place. Bounds that could win are computed again, in batches, the greatest first."""
+        """Return a bound for every place. Bounds that could win are computed again."""
         self.bounds[self.gone] = -math.inf
-        fresh = self.gone.clone()
-        batch = self.table.shape[1] if count == 0 else 64
+        self.bounds = self._refreshed(self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else 64)
+        return self.bounds
+
+    def _drawn_gains(self, places: Tensor, valid: Tensor) -> Tensor:
+        """Return a bound for every drawn place; −∞ where it is not valid. Bounds that could win are computed again."""
+        bounds = torch.where(valid, self.bounds.gather(1, places), -math.inf)
+        unknown = int((bounds == math.inf).sum(1).max())
+        found = self._refreshed(bounds, lambda at: places.gather(1, at), ~valid, max(64, unknown))
+        for p, (row, at, ok) in enumerate(zip(self.bounds, places, valid, strict=True)):
+            row[at[ok]] = found[p, ok]
+        return found
+
+    def _refreshed(self, bounds: Tensor, places: Callable[[Tensor], Tensor], fresh: Tensor, batch: int) -> Tensor:
+        """Compute the bounds that could win again, in growing batches, the greatest first. Column k of `bounds` belongs
+        to `places(k)`; `fresh` are those that need not be computed."""
+        bounds, fresh = bounds.clone(), fresh.clone()
         while True:
-            best = torch.where(fresh, self.bounds, -math.inf).max(dim=1, keepdim=True).values
-            if not bool((~fresh & (self.bounds >= best)).any()):
-                return self.bounds
-            stale = torch.where(fresh, -math.inf, self.bounds)
-            places = stale.topk(min(batch, self.table.shape[1]), dim=1).indices
-            valid = ~fresh.gather(1, places)
-            gains = self._gains(places, valid)
-            self.bounds.scatter_(1, places, torch.where(valid, gains, self.bounds.gather(1, places)))
-            fresh.scatter_(1, places, True)
+            best = torch.where(fresh, bounds, -math.inf).max(dim=1, keepdim=True).values
+            if not bool((~fresh & (bounds >= best)).any()):
+                return bounds
+            stale = torch.where(fresh, -math.inf, bounds)
+            at = stale.topk(min(batch, bounds.shape[1]), dim=1).indices
+            valid = ~fresh.gather(1, at)
+            gains = self._gains(places(at), valid)
+            bounds.scatter_(1, at, torch.where(valid, gains, bounds.gather(1, at)))
+            fresh.scatter_(1, at, True)
             batch *= 2
 
     def _draw(self, count: int) -> tuple[Tensor, Tensor, list[int]]:
@@ -202,6 +242,26 @@ class _Torch:
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
                 where, last = int(np.flatnonzero(order == place)[0]), len(part) - count - 1
                 order[where], order[last] = order[last], order[where]
+
+
+class _Limits:
+    """Marks as gone what the budget or the quotas no longer allow. There is one part."""
+
+    def __init__(self, limits: Limits, table: Tensor, gone: Tensor) -> None:
+        device = table.device
+        self.costs, self.budget = widest(limits.costs, device), limits.budget
+        self.groups, self.quotas = torch.from_numpy(limits.groups).to(device), limits.quotas.copy()
+        self._table, self._gone = table, gone
+        self._mark_gone()
+
+    def add(self, pick: int) -> None:
+        self.budget -= float(self.costs[pick])
+        self.quotas[int(self.groups[pick])] -= 1
+        self._mark_gone()
+
+    def _mark_gone(self) -> None:
+        full = torch.from_numpy(self.quotas <= 0).to(self._table.device)
+        self._gone |= (self.costs[self._table] > self.budget) | full[self.groups[self._table]]
 
 
 def _scaled(raw: Tensor, valid: Tensor) -> Tensor:

@@ -1,12 +1,15 @@
 """GetMiniBatch (Algorithm 1): partition, maximise each part, merge, maximise again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from smdl.greedy.maximise import Picks, Rule, maximise
 from smdl.objective import Problem
 from smdl.randomness import sample_compiled, stream
+
+#: (number of parts, function from some of the parts to what each of them picks) -> what every part picks
+Spread = Callable[[int, Callable[[Sequence[int]], list[np.ndarray]]], list[np.ndarray]]
 
 
 def split(candidates: np.ndarray, partitions: int, key: int) -> list[np.ndarray]:
@@ -20,9 +23,16 @@ def split(candidates: np.ndarray, partitions: int, key: int) -> list[np.ndarray]
 
 
 def get_mini_batch(
-    problem: Problem, candidates: np.ndarray, rule: Rule, partitions: int, seed: int | Sequence[int], threads: int
+    problem: Problem,
+    candidates: np.ndarray,
+    rule: Rule,
+    partitions: int,
+    seed: int | Sequence[int],
+    threads: int,
+    spread: Spread | None = None,
 ) -> Picks:
-    """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch.
+    """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch. `spread`
+    shares the parts with other processes that make the same call.
 
     With one part there is no second pass: it would maximise over the batch that the first pass found.
     """
@@ -30,6 +40,11 @@ def get_mini_batch(
     if partitions > 1:
         parts = split(candidates, partitions, stream(seed, 0))
         keys = [stream(seed, 1, part) for part in range(partitions)]
-        picks = maximise(problem, parts, rule.whole(), keys, threads)
-        candidates = np.sort(np.concatenate([pick.indices for pick in picks]))
+
+        def picks_of(some: Sequence[int]) -> list[np.ndarray]:
+            chosen, streams = [parts[part] for part in some], [keys[part] for part in some]
+            return [picks.indices for picks in maximise(problem, chosen, rule.whole(), streams, threads)]
+
+        found = picks_of(range(partitions)) if spread is None else spread(partitions, picks_of)
+        candidates = np.sort(np.concatenate(found))
     return maximise(problem, [candidates], rule, [stream(seed, 2)], threads)[0]

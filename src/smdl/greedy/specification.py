@@ -50,10 +50,13 @@ def rise(g: str, mass: float, x: float) -> float:
 
 
 def gradient(pool: Pool, i: int) -> Vector:
-    """Return g_i = (p_i − onehot(y_i)) ⊗ [f_i, 1], written out."""
-    assert pool.probabilities is not None
-    assert pool.labels is not None
-    errors = [p - (c == int(pool.labels[i])) for c, p in enumerate(pool.probabilities[i].tolist())]
+    """Return g_i = e_i ⊗ [f_i, 1] with errors e_i = p_i − onehot(y_i), unless the pool holds others; written out."""
+    if pool.given_errors is not None:
+        errors = pool.given_errors[i].tolist()
+    else:
+        assert pool.probabilities is not None
+        assert pool.labels is not None
+        errors = [p - (c == int(pool.labels[i])) for c, p in enumerate(pool.probabilities[i].tolist())]
     features = pool.features[i].tolist() + ([1.0] if pool.bias else [])
     return [e * f for e in errors for f in features]
 
@@ -99,6 +102,10 @@ class Specification:
         towards_mean = [total(column) for column in zip(*self.features, strict=True)]
         return lambda a, _: cosine(self.features[a], towards_mean)
 
+    def _mean_distance(self) -> Score:
+        mean = [total(column) / self.n for column in zip(*self.features, strict=True)]
+        return lambda a, _: DISTANCES["euclidean"].pair(self.features[a], mean)
+
     def _feature_match(self) -> Score:
         assert self.pool.reference is not None
         rows, g = self.pool.reference.double().tolist(), CONCAVE[self.objective.concave]
@@ -113,7 +120,8 @@ class Specification:
         return score
 
     def _facility_location(self) -> Score:
-        self.units["facility_location"] = float(self.n)
+        covered = self._covered()
+        self.units["facility_location"] = float(len(covered))
         bound = self._bound()
 
         def similarity(i: int, j: int) -> float:
@@ -121,6 +129,13 @@ class Specification:
             return float(np.float32(1.0) - np.float32(share))
 
         table = [[similarity(i, j) if bound > 0 else 0.0 for j in range(self.n)] for i in range(self.n)]
+        query = None if self.pool.query is None else self.pool.query.double().tolist()
+        if query is not None and bound > 0:  # mutual information: min(s_ij, max_q s_qj)
+            shares = [[min(self.pair(q, point) * (1.0 / bound), 1.0) for q in query] for point in self.points]
+            caps = [max(float(np.float32(1.0) - np.float32(share)) for share in row) for row in shares]
+            table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in table]
+        if self.pool.similarities is not None:
+            table = self.pool.similarities.double().tolist()
         k = self.objective.neighbours
         if k is not None and k < self.n:
             for i in range(self.n):
@@ -130,10 +145,18 @@ class Specification:
                     table[i][j] = 0.0
 
         def score(a: int, selected: list[int]) -> float:
-            best = [max([0.0] + [table[i][j] for i in selected]) for j in range(self.n)]
-            return total(max(0.0, table[a][j] - best[j]) for j in range(self.n))
+            best = {j: max([0.0] + [table[i][j] for i in selected]) for j in covered}
+            return total(max(0.0, table[a][j] - best[j]) for j in covered)
 
         return score
+
+    def _covered(self) -> list[int]:
+        """Return W: every sample, or the first `sample` of a fixed random order."""
+        order = np.arange(self.n)
+        if self.objective.sample is None or self.objective.sample >= self.n:
+            return order.tolist()
+        sample(order, self.n, self.objective.sample, stream(0, self.n))
+        return order[: self.objective.sample].tolist()
 
     def _feature_coverage(self) -> Score:
         self.units["feature_coverage"] = 1.0
@@ -205,9 +228,15 @@ class Specification:
 
 
 def greedy(
-    problem: Specification, members: Sequence[int], size: int, key: int, candidates_per_step: int | None = None
+    problem: Specification,
+    members: Sequence[int],
+    size: int,
+    key: int,
+    candidates_per_step: int | None = None,
+    initial: Sequence[int] = (),
 ) -> tuple[list[int], list[float]]:
-    """Maximise greedily over ascending `members`: exactly, or by lazier-than-lazy greedy with candidates_per_step."""
+    """Maximise greedily over ascending `members`: exactly, or by lazier-than-lazy greedy with candidates_per_step.
+    The samples `initial` are chosen already: S = initial ∪ selected."""
     selected: list[int] = []
     gains: list[float] = []
     order = np.array(members)
@@ -219,16 +248,37 @@ def greedy(
         candidates = order[:drawn].tolist()
         if candidates_per_step is None:
             candidates.sort()
-        scores = problem.gains(candidates, selected)
+        scores = problem.gains(candidates, [*initial, *selected])
         best = max(scores)
         winner = min(a for a, score in zip(candidates, scores, strict=True) if score == best)
-        if step == 0 and min(scores) == best:  # all tie: pick at random
+        if step == 0 and not initial and min(scores) == best:  # all tie: pick at random
             winner = candidates[below(bits, 0 if candidates_per_step is None else drawn, drawn)]
         selected.append(winner)
         gains.append(best)
         where = order.tolist().index(winner)
         order[where], order[remaining - 1] = order[remaining - 1], order[where]
     return selected, gains
+
+
+def limited(
+    problem: Specification, costs: Vector, budget: float, groups: Sequence[int], quotas: Sequence[int]
+) -> tuple[list[int], list[float]]:
+    """Pick the greatest F(a | S) / cost(a) among the samples that the budget and the quota of their group allow."""
+    selected: list[int] = []
+    gains: list[float] = []
+    while True:
+        left = budget
+        for i in selected:
+            left -= costs[i]
+        full = [sum(groups[i] == g for i in selected) >= quota for g, quota in enumerate(quotas)]
+        allowed = [a for a in range(problem.n) if a not in selected and costs[a] <= left and not full[groups[a]]]
+        if not allowed:
+            return selected, gains
+        scores = problem.gains(allowed, selected)
+        ratios = [score / costs[a] for a, score in zip(allowed, scores, strict=True)]
+        best = max(ratios)
+        selected.append(min(a for a, ratio in zip(allowed, ratios, strict=True) if ratio == best))
+        gains.append(best * costs[selected[-1]])
 
 
 def select(
@@ -239,19 +289,81 @@ def select(
     partitions: int = 1,
     epsilon: float = 0.01,
     seed: int = 0,
+    initial: Sequence[int] = (),
 ) -> tuple[list[int], list[float]]:
     """Run Algorithm 1: partition, maximise each part, merge, maximise again."""
     problem = Specification(pool, objective)
 
     def maximise(members: list[int], key: int) -> tuple[list[int], list[float]]:
         per_step = max(1, math.ceil(len(members) / size * math.log(1 / epsilon)))
-        return greedy(problem, members, size, key, per_step if optimizer == "stochastic" else None)
+        return greedy(problem, members, size, key, per_step if optimizer == "stochastic" else None, initial)
 
-    members = list(range(len(pool)))
-    partitions = max(1, min(partitions, len(pool) // size))
+    members = [a for a in range(len(pool)) if a not in initial]
+    partitions = max(1, min(partitions, len(members) // size))
     if partitions > 1:
         shuffled = np.array(members)
         sample(shuffled, len(shuffled), len(shuffled), stream(seed, 0))
         parts = [sorted(part.tolist()) for part in np.array_split(shuffled, partitions)]
         members = sorted(a for i, part in enumerate(parts) for a in maximise(part, stream(seed, 1, i))[0])
     return maximise(members, stream(seed, 2))
+
+
+class Released:
+    """A batch as the code that the paper's authors published chooses it (VamshiTeja/SMDL, lib/samplers/submodular.py).
+
+    Each score is divided by its sum over the candidates, after its λ, so that λ cancels. The score of closeness to the
+    mean is −φ(x, μ), which this division turns into φ(x, μ) / Σ φ: the farthest wins. The score of redundancy is 0
+    while the batch is empty, and 0 / 0 is NaN, so the first candidate is taken. R is drawn once per call. One thing
+    differs: R has at least `size` members, because the original yields shorter batches otherwise.
+    """
+
+    def __init__(self, pool: Pool, size: int, rng: np.random.Generator, partitions: int = 10, log_epsilon: int = 5):
+        assert pool.probabilities is not None
+        self.features: list[Vector] = pool.features.double().tolist()
+        self.entropies = [entropy(row) for row in pool.probabilities.double().tolist()]
+        self.mean = [total(column) / len(pool) for column in zip(*self.features, strict=True)]
+        self.size, self.rng, self.partitions, self.log_epsilon = size, rng, partitions, log_epsilon
+
+    def batch(self, members: Sequence[int]) -> list[int]:
+        """Choose within each part, join, choose again."""
+        union = list(members)
+        if len(members) >= self.partitions * self.size:
+            length = len(members) // self.partitions
+            shuffled = self.rng.permutation(members).tolist()
+            parts = [shuffled[start : start + length] for start in range(0, len(members), length)]
+            union = [a for part in parts for a in self.maximise(part, length * self.log_epsilon // self.size)]
+        return self.maximise(union, len(union) // self.size * self.log_epsilon)
+
+    def maximise(self, members: list[int], drawn: int) -> list[int]:
+        drawn = max(drawn, self.size)
+        candidates = self.rng.choice(members, drawn, replace=False).tolist() if drawn < len(members) else list(members)
+        selected: list[int] = []
+        for _ in range(min(self.size, len(candidates))):
+            selected.append(candidates.pop(self.best(candidates, selected)))
+        return selected
+
+    def best(self, candidates: list[int], selected: list[int]) -> int:
+        """Return the place of the highest sum of shares; a NaN counts as the highest."""
+        columns = (
+            [self.entropies[a] for a in candidates],
+            [self.redundancy(a, selected) for a in candidates],
+            [-DISTANCES["euclidean"].pair(self.features[a], self.mean) for a in candidates],
+            [self.coverage(a, selected) for a in candidates],
+        )
+        sums = [total(column) for column in columns]
+        if any(sum_ == 0 for sum_ in sums):
+            return 0
+        scores = [total(s / sum_ for s, sum_ in zip(row, sums, strict=True)) for row in zip(*columns, strict=True)]
+        return scores.index(max(scores))
+
+    def redundancy(self, a: int, selected: list[int]) -> float:
+        return min([DISTANCES["euclidean"].pair(self.features[a], self.features[j]) for j in selected], default=0.0)
+
+    def coverage(self, a: int, selected: list[int]) -> float:
+        """Return Σ_u √(mass of u in S + a), where a sample's masses are the softmax of its features, clamped at 0."""
+        masses = [self.masses(i) for i in [*selected, a]]
+        return total(math.sqrt(total(column)) for column in zip(*masses, strict=True))
+
+    def masses(self, i: int) -> Vector:
+        powers = [math.exp(max(x, 0.0)) for x in self.features[i]]
+        return [power / total(powers) for power in powers]

@@ -1,5 +1,6 @@
 """The figures of a report. Each is listed once: its file in plots/, its place on the page, and its caption."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -7,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from smdl.experiments.records import Results
-from smdl.report import plots, usage_plots
+from smdl.report import heat_map, plots, usage_plots
 from smdl.report.figures import PANEL, Draw
 from smdl.report.usage import Usage, aligned, uneven
 
@@ -50,11 +51,16 @@ class FigureEntry:
 
 
 def thinned(results: Results) -> Results:
-    """Return the results of the arms that are drawn: all, or the baseline and those with the highest accuracy."""
+    """Return the results of the arms that are drawn: all, or the baseline and the best ones."""
     if len(results.arms) <= DRAWN:
         return results
-    finals = {row.arm: row.final_accuracy.mean or 0.0 for row in results.rows if row.protocol == results.primary}
-    best = sorted(results.arms, key=lambda arm: (arm != results.baseline, -finals[arm]))[:DRAWN]
+    sign = 1 if results.higher_is_better else -1
+    finals = {
+        row.arm: math.inf if (mean := results.estimate(row).mean) is None else -sign * mean
+        for row in results.rows
+        if row.protocol == results.primary
+    }
+    best = sorted(results.arms, key=lambda arm: (arm != results.baseline, finals[arm]))[:DRAWN]
     return replace(results, arms=[arm for arm in results.arms if arm in best])
 
 
@@ -67,21 +73,31 @@ def figures_of(results: Results, usage: dict[str, Usage]) -> list[FigureEntry]:
     """Return all figures that there is something to draw for."""
     usage = pictured(results, usage)
     protocols = results.ordered_protocols
+    curved = [] if results.metric else protocols  # a training function of the user returns only its final metrics
     return [
+        *(_matrix(results, protocol) for protocol in protocols if results.regimes),
         *(_accuracy(results, protocol) for protocol in protocols if results.equal),
-        *(_curves(results, protocol, axis) for protocol in protocols for axis in plots.axes_of(results)),
+        *(_curves(results, protocol, axis) for protocol in curved for axis in plots.axes_of(results)),
         *([_costs(results)] if results.timed else []),
-        _balance(results),
+        *([_balance(results)] if curved else []),
         *([_usage(results, usage)] if any(found.counts for found in usage.values()) else []),
         *_terms(results),
         *_maps(results, usage),
     ]
 
 
+def _matrix(results: Results, protocol: str) -> FigureEntry:
+    draw = partial(heat_map.heat_map, results=results, protocol=protocol)
+    alt = f"Methods and regimes at equal {results.equal[protocol]}; the table below has the same numbers"
+    panels = [Panel(draw, alt, heat_map.CAPTION)] if protocol == results.primary else []
+    return FigureEntry(f"matrix-{protocol}", draw, "matrix", panels)
+
+
 def _accuracy(results: Results, protocol: str) -> FigureEntry:
     draw = partial(plots.accuracy, results=results, protocol=protocol)
-    errors = plots.ends(results, protocol, "test_error")
-    alt = f"Final test accuracy at equal {results.equal[protocol]}, a dot per seed. Mean test error, %: {errors}"
+    alt = f"{results.endpoint.capitalize()} at equal {results.equal[protocol]}, a dot per seed."
+    if not results.metric:
+        alt += f" Mean test error, %: {plots.ends(results, protocol, 'test_error')}"
     dashed = "" if results.against else " Dashed: the baseline’s mean."
     caption = f"Dots: seeds. Diamond and bar: mean and its 95 % interval.{dashed}"
     return FigureEntry(f"accuracy-{protocol}", draw, "accuracy", [Panel(draw, alt, caption)])

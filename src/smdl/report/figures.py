@@ -27,6 +27,7 @@ class Theme:
     palette: tuple[str, ...]  # arms and terms; distinct for colour-blind readers too
     parts: dict[str, str]  # of a step's time
     box: tuple[str, str]  # background and text of a label on top of points
+    diverging: tuple[str, ...]  # from worse to better, the middle is no difference; text in box[1] is legible on all
 
 
 #: The light theme's ink is legible on black too: the files in plots/ use it, and may be put on any page.
@@ -36,6 +37,19 @@ LIGHT = Theme(
     palette=("#0077bb", "#e06c2b", "#009988", "#cc3377", "#7755bb", "#a88200"),
     parts={"training": "#8fa1b5", "data": "#c2a878", "scoring": "#d08a1d", "selection": "#8a63b8"},
     box=("#ffffff", "#333a44"),
+    diverging=(
+        "#e8892f",
+        "#f0a55c",
+        "#f6c08a",
+        "#fad8b5",
+        "#fcebd9",
+        "#f1f2f4",
+        "#dceaf5",
+        "#c0dcf0",
+        "#9dcaea",
+        "#7fb9e0",
+        "#62a8d6",
+    ),
 )
 DARK = Theme(
     ink="#a3adba",
@@ -43,6 +57,19 @@ DARK = Theme(
     palette=("#4aa8e8", "#f08a4b", "#2fbfae", "#ef6ba4", "#a98be8", "#d9b13b"),
     parts={"training": "#6d7f94", "data": "#a89368", "scoring": "#dd9a32", "selection": "#a07bd0"},
     box=("#171b22", "#e6eaf0"),
+    diverging=(
+        "#a8540f",
+        "#964d13",
+        "#784016",
+        "#5a3419",
+        "#40291b",
+        "#262c35",
+        "#1d3244",
+        "#1a3e5a",
+        "#184b73",
+        "#155a8d",
+        "#1269a8",
+    ),
 )
 #: Arms that have the same colour in every report: name -> place in the palette.
 KNOWN = {"recommended": 0, "paper": 1, "loss": 2, "paper_subset": 3, "balanced": 4, "fresh": 5}
@@ -174,7 +201,8 @@ def recoloured(drawing: bytes) -> bytes:
     """Return an SVG of the light theme in the colours of the dark one. They differ in nothing else, and drawing takes a
     hundred times as long."""
     pairs = [(LIGHT.ink, DARK.ink), (LIGHT.baseline, DARK.baseline), *zip(LIGHT.palette, DARK.palette, strict=True)]
-    pairs += zip(LIGHT.parts.values(), DARK.parts.values(), strict=True)
+    pairs += [*zip(LIGHT.parts.values(), DARK.parts.values(), strict=True), (LIGHT.box[1], DARK.box[1])]
+    pairs += zip(LIGHT.diverging, DARK.diverging, strict=True)
     dark = {light.encode(): dark.encode() for light, dark in pairs}
     return re.sub(rb"(?<=fill: |roke: )#[0-9a-f]{6}", lambda found: dark.get(found[0], found[0]), drawing)
 

@@ -1,16 +1,18 @@
 """The page of a report: page.html.j2, filled in. It is one file that fetches nothing and runs no script."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from smdl.experiments.records import Results
 from smdl.experiments.statistics import LEVEL, MARGIN
 from smdl.experiments.verdicts import finding
 from smdl.report import paper_tables, plots, tables, usage_plots
 from smdl.report.contents import FigureEntry, Panel, pictured
-from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of, png, recoloured, svg
+from smdl.report.figures import DARK, DASHES, LIGHT, Look, Theme, data_uri, look_of, png, recoloured, svg
 from smdl.report.usage import KINDS, Usage, uneven
 
 #: Most verdicts that are not folded.
@@ -25,8 +27,8 @@ PROTOCOL_NOTES = {
 }
 
 
-def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
-    """Return the report of an experiment or of a single run as HTML. `drawn` has only the arms that figures show."""
+def template(name: str) -> Template:
+    """Return a template of this package."""
     environment = Environment(
         loader=PackageLoader("smdl.report", ""),
         autoescape=True,
@@ -34,13 +36,19 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    return environment.get_template("page.html.j2").render(
+    return environment.get_template(name)
+
+
+def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
+    """Return the report of an experiment or of a single run as HTML. `drawn` has only the arms that figures show."""
+    return template("page.html.j2").render(
         results=results,
         compared=bool(results.equal),
         lines=_lines(results),
         open_lines=LINES,
         basis=_basis(results) if results.equal else "",
         data=_data(results) if results.equal else "",
+        rates=tables.tuned_rates(results) if results.learning_rates else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
         matrix=tables.matrix(results, results.primary) if results.regimes else None,
@@ -76,15 +84,26 @@ def _basis(results: Results) -> str:
     looks = f" Every interval and p allows for {len(results.looks)} looks." if results.looks else ""
     return " ".join(
         (
-            "Primary endpoint, fixed before any run: final test accuracy at equal"
-            f" {results.equal[results.primary]}. {_count(results.seeds, 'seed')} per arm;",
+            f"Primary endpoint, fixed before any run: {results.endpoint} at equal"
+            f" {results.equal[results.primary]}{_direction(results)}. {_count(results.seeds, 'seed')} per arm;",
             f"paired test against {rival}, Holm’s correction over {_count(tests, 'comparison')},",
             f"level {100 * LEVEL:.0f} %; ± is a 95 % interval.{looks} Equivalent: the 90 % interval of the difference"
-            f" is within ±{MARGIN:g} points.",
+            f" is within ±{_margin(results)}.",
             *(PROTOCOL_NOTES[equal] for equal in results.equal.values()),
             f"{list(runs.values()).count(None)} of {len(runs)} runs are finished and undamaged.",
         )
     )
+
+
+def _direction(results: Results) -> str:
+    """Say which direction of a metric of the user is better."""
+    return "" if not results.metric else f", {'higher' if results.higher_is_better else 'lower'} is better"
+
+
+def _margin(results: Results) -> str:
+    if not results.metric:
+        return f"{MARGIN:g} points"
+    return f"{max((test.margin for test in results.tests), default=0.0):.2g} in {results.metric}"
 
 
 def _data(results: Results) -> str:
@@ -100,8 +119,9 @@ def _data(results: Results) -> str:
         text += f"One test sample is worth {data.points_per_sample:.2g} points. "
     text += "Intervals cover the seeds, not the choice of the test samples"
     row = next(row for row in results.rows if (row.arm, row.protocol) == (results.baseline, results.primary))
-    if data is not None and data.test_samples and row.final_accuracy.mean is not None:
-        share = row.final_accuracy.mean / 100
+    mean = row.final_accuracy.mean
+    if data is not None and data.test_samples and mean is not None:
+        share = mean / 100
         half = 196 * (share * (1 - share) / data.test_samples) ** 0.5
         text += f"; another test set of this size would move an accuracy of {100 * share:.0f} % by about ±{half:.1f}"
     return f"{text}."
@@ -135,7 +155,7 @@ def _facts(results: Results) -> list[tuple[str, tables.Number]]:
 def _tables(results: Results, protocol: str) -> dict[str, tables.PageTable]:
     """Return the tables of a protocol: title -> table. All but the first are folded."""
     kinds = {
-        "Accuracy and loss": tables.LEARNED,
+        "Accuracy and loss": tables.learned(results),
         "Tests": tables.TESTS,
         "Training": tables.TRAINED,
         "Cost": tables.COST,
@@ -160,18 +180,18 @@ def _by_place(results: Results, figures: list[FigureEntry]) -> dict[str, list[di
     """Draw the figures of the page: place -> (button, pictures)."""
     found: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
-        pictures = [_picture(results, panel) for panel in figure.panels]
+        pictures = [picture(panel, partial(look_of, results)) for panel in figure.panels]
         if pictures:
             found.setdefault(figure.place, []).append({"button": figure.button, "pictures": pictures})
     return found
 
 
-def _picture(results: Results, panel: Panel) -> dict[str, Any]:
+def picture(panel: Panel, look: Callable[[Theme], Look]) -> dict[str, Any]:
     """Draw a panel in both themes."""
     if panel.raster:
-        light, dark = (data_uri(png(panel.draw, look_of(results, theme)), "image/png") for theme in (LIGHT, DARK))
+        light, dark = (data_uri(png(panel.draw, look(theme)), "image/png") for theme in (LIGHT, DARK))
     else:
-        drawing = svg(panel.draw, look_of(results, LIGHT))
+        drawing = svg(panel.draw, look(LIGHT))
         light, dark = (data_uri(each, "image/svg+xml") for each in (drawing, recoloured(drawing)))
     texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
     return {"light": light, "dark": dark, **texts}
@@ -207,4 +227,6 @@ def _configs(results: Results) -> dict[str, str]:
     found = {"base config, resolved" if results.overrides else "config, resolved": results.config}
     if results.overrides:
         found["what each arm changes"] = results.overrides
+    if results.learning_rates:
+        found["learning rates: validation accuracy, %, of each rate"] = results.learning_rates
     return {name: yaml.safe_dump(value, sort_keys=False, allow_unicode=True) for name, value in found.items()}

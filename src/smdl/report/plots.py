@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from smdl.experiments.records import Results
-from smdl.experiments.runs import Epoch
+from smdl.experiments.runs import Epoch, measured
 from smdl.experiments.statistics import estimate, half_widths
 from smdl.report.figures import PANEL, Look, add_legend, blank, label, tidy
 
@@ -161,13 +161,14 @@ def costs(look: Look, results: Results, width: float = 2 * PANEL) -> Figure:
 
 
 def accuracy(look: Look, results: Results, protocol: str) -> Figure:
-    """Draw final test accuracy: a dot per seed, mean and 95 % interval per arm, a line at the baseline's mean."""
+    """Draw the primary endpoint, final test accuracy or a metric of the user: a dot per seed, mean and 95 % interval of
+    each arm, a line at the baseline's mean."""
     arms = results.arms
     figure = blank(PANEL, 70 + (36 if len(arms) <= BANDED else 24) * len(arms))
     axes = figure.add_subplot()
     for place, arm in enumerate(arms):
         runs = results.finished(arm, protocol)
-        values = 100 * (1 - np.array([column(run.epochs[-1:], "test_error")[0] for run in runs]))
+        values = np.array([measured(run.epochs)[results.metric or "final_accuracy"] for run in runs])
         values, colour = values[np.isfinite(values)], look.colours[arm]
         found = estimate(values.tolist())
         if found.mean is None:
@@ -179,9 +180,10 @@ def accuracy(look: Look, results: Results, protocol: str) -> Figure:
         axes.plot([found.mean], [place - 0.1], marker="D", color=colour, markersize=5.5)
         if arm == results.baseline and not results.against:
             axes.axvline(found.mean, color=colour, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    tidy(axes, f"final test accuracy, %, at equal {results.equal[protocol]}", grid="x")
-    left, right = axes.get_xlim()
-    axes.set_xlim(max(left, 0), min(right, 100))  # an interval may be wider than the range of an accuracy
+    tidy(axes, f"{results.endpoint}{'' if results.metric else ', %'}, at equal {results.equal[protocol]}", grid="x")
+    if not results.metric:
+        left, right = axes.get_xlim()
+        axes.set_xlim(max(left, 0), min(right, 100))  # an interval may be wider than the range of an accuracy
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_yticks(range(len(arms)), [label(arm) for arm in arms])
     axes.set_ylim(len(arms) - 0.5, -0.5)

@@ -13,13 +13,16 @@ from smdl.report.figures import LIGHT, look_of, png
 from smdl.report.page import render_page
 from smdl.report.paper_figures import read_items, render_items
 from smdl.report.plots import column
+from smdl.report.selection_page import render_selection
 from smdl.report.usage import read_usage
 from smdl.training.files import disk_errors, write_bytes
 
 
 def render(folder: Path) -> Path:
     """Write report.html and plots/*.png into the folder of an experiment or a run, and for an experiment results.json
-    and results.csv too. Return the page."""
+    and results.csv too; for a selection report.html alone. Return the page."""
+    if (folder / "selection.json").exists():
+        return render_selection(folder)
     if (folder / "plan.yaml").exists():
         results = collect(folder)
         write(folder, results)
@@ -27,7 +30,8 @@ def render(folder: Path) -> Path:
         results = run_results(folder)
     else:
         raise FolderError(
-            f"{folder} holds neither an experiment (plan.yaml) nor a training run (config.yaml and metrics.jsonl)"
+            f"{folder} holds neither an experiment (plan.yaml), nor a training run (config.yaml and metrics.jsonl),"
+            " nor a selection (selection.json)"
         )
     drawn = thinned(results)
     usage, problems = read_usage(folder, drawn, results.primary)

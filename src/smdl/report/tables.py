@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,13 +22,18 @@ LEARNED: tuple[Column, ...] = (
     ("test loss", "at the end", "final_loss", ".4f"),
     ("test loss", "mean over epochs", "mean_loss", ".4f"),
 )
+#: Of a comparison with a training function of the user; a column per metric comes first.
+OWN_LEARNED: tuple[Column, ...] = (
+    ("difference to the baseline", "difference", "difference", "+.3g"),
+    ("difference to the baseline", "p (Holm)", "p_holm", ".3f"),
+)
 TESTS: tuple[Column, ...] = (
     ("paired test", "verdict", "test.verdict", ""),
     ("paired test", "pairs of seeds", "test.pairs", ",d"),
-    ("paired test", "90 %: ± points", "test.half_90", ".2f"),
+    ("paired test", "90 %: ±", "test.half_90", ".3g"),
     ("paired test", "p", "test.p", ".3f"),
     ("paired test", "seeds needed", "test.seeds_needed", ",d"),
-    ("Welch’s test, for comparison", "± points", "test.welch.half", ".2f"),
+    ("Welch’s test, for comparison", "±", "test.welch.half", ".3g"),
     ("Welch’s test, for comparison", "p", "test.welch.p", ".3f"),
 )
 TRAINED: tuple[Column, ...] = (
@@ -64,6 +70,8 @@ MARKDOWN = {
     "time per step": ("overhead.total", ""),
     "logged time": ("by_the_log", ".2f"),
 }
+#: Those of them that a comparison of a metric of the user has too.
+_ALWAYS = ("steps", "time per step", "logged time")
 MISSING = "–"
 #: Verdicts as the matrix shows them.
 VERDICTS = {
@@ -118,8 +126,13 @@ def p_value(p: float | None) -> str:
 
 def estimate_text(value: Estimate | Difference, form: str) -> str:
     """Format a mean and, where there is one, its interval."""
-    half = "" if value.half is None else f" ± {shown(value.half, form.lstrip('+'))}"
+    half = "" if value.half is None else f" ± {shown(value.half, _half_form(form))}"
     return shown(value.mean, form) + half
+
+
+def _half_form(form: str) -> str:
+    """Return the format of an interval: as many decimals as the mean has, or two digits."""
+    return ".2g" if form.endswith("g") else form.lstrip("+")
 
 
 def rows_of(results: Results, protocol: str) -> list[tuple[Row, Comparison | None]]:
@@ -138,12 +151,25 @@ def page_table(results: Results, protocol: str, columns: tuple[Column, ...]) -> 
     """Make a table of the page. A column without a value for any arm, such as seconds that were not measured, is left
     out."""
     rows = rows_of(results, protocol)
-    columns = tuple(column for column in columns if any(_value(*row, column[2]) is not None for row in rows))
+    columns = tuple(column for column in columns if any(_known(_value(*row, column[2])) for row in rows))
     groups: dict[str, int] = {}
     for group, *_ in columns:
         groups[group] = groups.get(group, 0) + 1
     body = [(row.arm, [_cell(row, test, key, form, results) for *_, key, form in columns]) for row, test in rows]
     return PageTable(list(groups.items()), [heading for _, heading, *_ in columns], body)
+
+
+def learned(results: Results) -> tuple[Column, ...]:
+    """Return the columns of the first table: accuracy and loss, or the metrics of the user."""
+    if not results.metric:
+        return LEARNED
+    names = dict.fromkeys([results.metric, *(name for row in results.rows for name in row.metrics)])
+    return (*(("metrics of the training function", name, f"metrics.{name}", ".4g") for name in names), *OWN_LEARNED)
+
+
+def _known(value: Any) -> bool:
+    """Whether there is something to show."""
+    return value is not None and not (isinstance(value, Estimate) and value.count == 0)
 
 
 def _value(row: Row, test: Comparison | None, key: str) -> Any:
@@ -152,6 +178,8 @@ def _value(row: Row, test: Comparison | None, key: str) -> Any:
         return test and Difference(test.difference, test.half, test.p)
     if key == "p_holm":
         return test and test.p_holm
+    if key.startswith("metrics."):
+        return row.metrics.get(key.removeprefix("metrics."))
     value: Any = test if key.startswith("test.") else row
     for part in key.removeprefix("test.").split("."):
         value = None if value is None else getattr(value, part)
@@ -172,10 +200,10 @@ def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Resul
     kind = _significance(test) if key == "difference" else ""
     numbers = [number(f"{key}.mean", value.mean, shown(value.mean, form), kind)]
     if value.half is not None:
-        numbers.append(number(f"{key}.half", value.half, f"± {shown(value.half, form.lstrip('+'))}", "half"))
+        numbers.append(number(f"{key}.half", value.half, f"± {shown(value.half, _half_form(form))}", "half"))
     if key == "difference":
         return Cell(numbers, _rival(test, results))
-    missing = key == "final_accuracy" and row.seeds != results.seeds
+    missing = key in ("final_accuracy", f"metrics.{results.metric}") and row.seeds != results.seeds
     return Cell(numbers, f" n = {row.seeds}" if missing else "")
 
 
@@ -200,12 +228,39 @@ def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]
 
 
 def matrix_table(results: Results) -> Table:
-    """Make the matrix of the primary endpoint for a terminal."""
+    """Make the matrix of the primary endpoint for a terminal of 80 columns: cells have two lines."""
     headings, rows = matrix(results, results.primary)
-    table = Table(*headings, show_edge=False, box=None, padding=(0, 2, 0, 0))
+    table = Table(show_edge=False, box=None, padding=(0, 1, 0, 0))
+    table.add_column(headings[0].replace(" ", "\n"), max_width=15, overflow="fold")
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", vertical="top")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(_two_lines(cell)) for cell in row))
     return table
+
+
+def _two_lines(cell: str) -> str:
+    """Move the interval of a cell to a second line: '+1.2 ± 0.4 ▲' -> '+1.2 ▲' and '± 0.4'."""
+    mean, interval, rest = cell.partition(" ± ")
+    half, _, mark = rest.partition(" ")
+    return f"{mean} {mark}\n± {half} {' ' * len(mark)}" if interval else cell.replace(" (", "\n(")
+
+
+def as_text(table: Table) -> str:
+    """Return a table as plain text of 80 columns."""
+    console = Console(width=80, no_color=True)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def tuned_rates(results: Results) -> str:
+    """Say which learning rate each arm got, and how."""
+    found = ", ".join(f"{arm} {tuned['rate']:g}" for arm, tuned in results.learning_rates.items())
+    return (
+        "Learning rates, the best of ½, 1 and 2 × the config’s on a validation split, one run per rate for each arm:"
+        f" {found}."
+    )
 
 
 def summary_table(results: Results) -> Table:
@@ -215,25 +270,26 @@ def summary_table(results: Results) -> Table:
     rival = "its own" if results.against else _short(results.baseline)
     table.add_column("arm", max_width=14, overflow="fold")
     against = [f"vs {rival}\nequal {results.equal[protocol]}" for protocol in protocols]
-    accuracy = f"test acc., %\nequal {results.equal[results.primary]}"
-    for heading in (accuracy, *against, "time\n/ step", "steps to\nbaseline"):
+    measure = f"{_short(results.metric, 14) or 'test acc., %'}\nequal {results.equal[results.primary]}"
+    for heading in (measure, *against, "time\n/ step", *([] if results.metric else ["steps to\nbaseline"])):
         table.add_column(heading, justify="right", no_wrap=True)
     found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
     for arm in results.arms:
         row = found[results.primary][arm][0]
         cells = [
-            estimate_text(row.final_accuracy, ".2f"),
+            estimate_text(results.estimate(row), ".4g" if results.metric else ".2f"),
             *(_against(found[protocol][arm][1]) for protocol in protocols),
             MISSING if row.overhead is None else f"{1 + row.overhead.total:.2f} ×",
-            f"{shown(row.steps_to_baseline, ',d')}\n({row.reached_baseline})",
         ]
+        if row.reached_baseline is not None:
+            cells.append(f"{shown(row.steps_to_baseline, ',d')}\n({row.reached_baseline})")
         style = "dim" if arm == results.baseline else ""
         table.add_row(Text(arm), *(Text(cell) for cell in cells), style=style)  # Text: a name is not markup
     return table
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 10 else name[:9] + "…"
+def _short(name: str, most: int = 10) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _against(test: Comparison | None) -> str:
@@ -241,7 +297,7 @@ def _against(test: Comparison | None) -> str:
     if test is None:
         return "baseline"
     p = p_value(test.p_holm)
-    difference = estimate_text(Difference(test.difference, test.half, test.p), "+.2f")
+    difference = estimate_text(Difference(test.difference, test.half, test.p), "+.3g" if test.metric else "+.2f")
     return difference + (f"\np {p}" if p != MISSING else "")
 
 
@@ -254,7 +310,9 @@ def markdown(results: Results) -> str:
         lines += ["", *(f"| {' | '.join(row)} |" for row in table)]
     for protocol in results.protocols:
         rows = rows_of(results, protocol)
-        columns = {name: [_markdown_cell(*row, *what, results) for row in rows] for name, what in MARKDOWN.items()}
+        own = {name: (key, form) for _, name, key, form in learned(results)} if results.metric else {}
+        kinds = {**own, **{name: what for name, what in MARKDOWN.items() if not own or name in _ALWAYS}}
+        columns = {name: [_markdown_cell(*row, *what, results) for row in rows] for name, what in kinds.items()}
         columns = {name: cells for name, cells in columns.items() if set(cells) != {MISSING}}
         lines += ["", f"| equal {results.equal[protocol]} | {' | '.join(columns)} |"]
         lines += ["|" + " --- |" * (1 + len(columns))]

@@ -26,6 +26,7 @@ class Submodular(Strategy):
         check_search(optimizer, partitions, epsilon, threads)
         self.optimizer, self.partitions, self.epsilon, self.threads = optimizer, partitions, epsilon, threads
         self.needs_reference = "feature_match" in self.objective.weights
+        self.evidence = self.objective.needs
         self.repeats = optimizer != "stochastic"
 
     def describe(self) -> str:
@@ -43,5 +44,6 @@ class Submodular(Strategy):
             seed=int(rng.integers(2**63)),
             among=None if len(remaining) == len(pool) else remaining,
             threads=self.threads,
+            spread=self.spread,
         )
         return chosen.on_host()

@@ -21,7 +21,7 @@ from smdl.errors import unknown
 from smdl.loader import DataLoader
 from smdl.methods import Method, as_method, make_source
 from smdl.reading import Reader
-from smdl.reference_model import reference_features
+from smdl.reference_model import holdout_losses, reference_features
 from smdl.scoring import Scorer
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
@@ -62,7 +62,7 @@ def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress:
         config.batch_size,
         method=method,
         epochs=epochs,
-        reference=_reference(config, splits, progress) if strategy.needs_reference else None,
+        reference=_reference(config, splits, progress, strategy.needs_holdout) if strategy.needs_reference else None,
         scoring_dataset=plain if source.plain_scoring and plain is not train else None,
         drop_last=config.drop_last,
         num_workers=config.num_workers,
@@ -109,12 +109,13 @@ def reference_seconds(config: TrainConfig, splits: Splits) -> float | None:
     from safetensors.torch import load
 
     try:
-        return float(load(read_sealed(_reference_file(config, splits), _CACHED))["seconds"])
+        path = _reference_file(config, splits, make_method(config).make()[0].needs_holdout)
+        return float(load(read_sealed(path, _CACHED))["seconds"])
     except (OSError, DamagedFileError):
         return None
 
 
-def _reference_file(config: TrainConfig, splits: Splits) -> Path:
+def _reference_file(config: TrainConfig, splits: Splits, holdout_epochs: int) -> Path:
     """Return the file of the reference features in the cache, named after everything that they depend on."""
     scored, n = without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
     depends = {
@@ -123,7 +124,7 @@ def _reference_file(config: TrainConfig, splits: Splits) -> Path:
         "threads": config.threads,
         "model": asdict(config.model),
         "optimizer": asdict(config.optimizer),
-        "fraction": config.reference_fraction,
+        "fraction": f"two halves, {holdout_epochs} epochs" if holdout_epochs else config.reference_fraction,
         "batch_size": config.batch_size,
         "seed": config.seed,
         "torch": torch.__version__,
@@ -132,11 +133,13 @@ def _reference_file(config: TrainConfig, splits: Splits) -> Path:
     return cache_folder() / "reference" / f"{key}.features"
 
 
-def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tensor:
-    """Return the reference model's features of the training set, cached on disk by everything they depend on."""
+def _reference(config: TrainConfig, splits: Splits, progress: Progress, holdout_epochs: int) -> Tensor:
+    """Return the reference model's features of the training set, or its losses by the holdout models, cached on disk by
+    everything they depend on."""
     from safetensors.torch import load, save
 
-    path, scored, n = _reference_file(config, splits), without_augmentation(splits.train), len(splits.train)  # type: ignore[arg-type]
+    path, n = _reference_file(config, splits, holdout_epochs), len(splits.train)  # type: ignore[arg-type]
+    scored = without_augmentation(splits.train)
     try:
         return load(read_sealed(path, _CACHED))["features"]
     except OSError:  # not computed yet, or the cache cannot be read
@@ -146,16 +149,17 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress) -> Tenso
     started = time.perf_counter()
     # Initialise it differently from the run's own network, so that the two are not related.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)
-    features = reference_features(
-        Scorer(model),
-        Reader(splits.train, scored, collate_of(splits.train), 0),
-        n,
-        fraction=config.reference_fraction,
-        batch_size=min(config.batch_size, n),
-        seed=config.seed,
-        optimizer=partial(make_optimizer, config.optimizer),
-        progress=progress,
-    ).cpu()
+    trained = {
+        "batch_size": min(config.batch_size, n),
+        "seed": config.seed,
+        "optimizer": partial(make_optimizer, config.optimizer),
+        "progress": progress,
+    }
+    scorer, reader = Scorer(model), Reader(splits.train, scored, collate_of(splits.train), 0)
+    if holdout_epochs:
+        features = holdout_losses(scorer, reader, n, epochs=holdout_epochs, **trained).cpu()
+    else:
+        features = reference_features(scorer, reader, n, fraction=config.reference_fraction, **trained).cpu()
     seconds = torch.tensor(time.perf_counter() - started)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ class DataConfig:
     """The data set and what is done to it."""
 
     name: str = "digits"
-    """digits, fashion-mnist, cifar10, cifar100, svhn, folder (images by class) or package.module:factory"""
+    """digits, mnist, fashion-mnist, cifar10, cifar100, svhn, folder (images by class) or package.module:factory"""
     root: str | None = None
     """folder of the files; by default SMDL_DATA or that of smdl data get"""
     train_size: int | None = None
@@ -135,7 +135,8 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), balanced, loss, paper, paper_subset, recommended, fresh, or package.module:name"""
+    """uniform (SGD), balanced, loss, infobatch, evolved_sampling, importance, selective_backprop, divbs, rho_loss,
+    paper, paper_subset, paper_distance, paper_released, recommended, fresh, or package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class TrainConfig:
     steps: int | None = None
     """stop after this many steps instead of epochs; the schedule decays within them"""
     seed: int = 0
-    """seeds the initial weights, the batches and the augmentation"""
+    """seeds the initial weights, batches and augmentation"""
     drop_last: bool = False
     num_workers: int = 0
     device: str = "auto"
@@ -167,6 +168,9 @@ class TrainConfig:
     """autocast to bfloat16"""
     train_evaluation: int = 2000
     """number of training samples whose loss and error are measured after every epoch, without augmentation"""
+    recalibrate_batchnorm: bool = False
+    """evaluate with BatchNorm statistics of uniform batches of the training set, instead of those of the batches that
+    the method chose"""
 
     def __post_init__(self) -> None:
         self.objective = {name: value for name, value in self.objective.items() if value is not None}

@@ -71,9 +71,13 @@ def commit() -> str | None:
     return found.stdout.strip() or None
 
 
+def cores() -> int:
+    """Return the number of usable cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def processor() -> str:
     """Return the name of the processor and the number of usable cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     name = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -82,4 +86,4 @@ def processor() -> str:
                 break
     except OSError:
         pass
-    return f"{name}, {cores} cores"
+    return f"{name}, {cores()} cores"

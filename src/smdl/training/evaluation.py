@@ -1,15 +1,17 @@
 """Loss and error over a dataset, without augmentation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Dataset, Subset
 
 from smdl.batches import move
+from smdl.model_access import device_of, eval_mode
 from smdl.reading import Reader, in_order
-from smdl.scoring import device_of, eval_mode
 from smdl.training.build import collate_of, without_augmentation
 
 
@@ -25,6 +27,29 @@ def mean_loss_and_error(model: nn.Module, loss: nn.Module, dataset: Dataset) -> 
             wrong += int((logits.argmax(dim=1) != targets).sum())
             seen += len(targets)
     return total / seen, wrong / seen
+
+
+@contextmanager
+def uniform_statistics(model: nn.Module, batches: Iterable[Any]) -> Iterator[None]:
+    """Estimate the BatchNorm statistics of a model again, as the mean over these batches. They hold for the block; then
+    the old ones are back."""
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
+    kept = [({name: value.clone() for name, value in layer.named_buffers()}, layer.momentum) for layer in layers]
+    device = device_of(model)
+    try:
+        with eval_mode(model):
+            for layer in layers:
+                layer.reset_running_stats()
+                layer.momentum = None  # the plain mean over the batches
+                layer.train()
+            for batch in batches if layers else ():
+                model(move(batch, device)[0])
+        yield
+    finally:
+        for layer, (buffers, momentum) in zip(layers, kept, strict=True):
+            layer.momentum = momentum
+            for name, value in buffers.items():
+                layer.get_buffer(name).copy_(value)
 
 
 def batches_of(dataset: Dataset, size: int) -> Iterator[Any]:

@@ -1,10 +1,11 @@
 """The training loop. It does not know which method it runs: batches come from a loader."""
 
+import copy
 import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ import yaml
 
 from smdl.batches import move
 from smdl.loader import DataLoader
+from smdl.losses import check_logits, check_targets
+from smdl.model_access import eval_mode
 from smdl.reading import WORKER_KILLED, worker_was_killed
-from smdl.scoring import NotFiniteError, check_logits, check_targets, eval_mode
+from smdl.scoring import NotFiniteError
 from smdl.training import checkpoint, files
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
 from smdl.training.environment import environment, pick_device
-from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error
+from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error, uniform_statistics
 from smdl.training.generators import seeded_generators
 from smdl.training.interrupts import Interrupted, interruptible
 from smdl.training.meters import Meters, gradient_norm
@@ -29,7 +32,12 @@ from smdl.training.models import make_model
 from smdl.training.progress import Display
 from smdl.training.schedule import rate
 from smdl.training.state import restore, state_of
+from smdl.training.trackers import Tracker, check_tracker, make_tracker
 from smdl.training.usage_snapshot import write_usage_snapshot
+from smdl.weighted_loss import weighted_mean
+
+#: Training samples from which `recalibrate_batchnorm` takes the statistics, and how many are forwarded at a time.
+BATCHNORM_SAMPLES, BATCHNORM_BATCH = 2000, 250
 
 
 class DivergedError(RuntimeError):
@@ -40,14 +48,14 @@ class KilledError(OSError):
     """A worker process was killed."""
 
 
-def train(config: TrainConfig, out: Path, display: Display | None = None) -> dict[str, Any]:
+def train(config: TrainConfig, out: Path, display: Display | None = None, tracker: str | None = None) -> dict[str, Any]:
     """Train a new run in `out`, or in the next free name (out-2, …) if that is used. Return its summary."""
-    run = Run(config, display)  # errors in the config show before a folder is made
+    run = Run(config, display, tracker=tracker)  # errors in the config show before a folder is made
     with files.claimed(out) as folder:
         return run.begin(folder)
 
 
-def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
+def resume(folder: Path, display: Display | None = None, tracker: str | None = None) -> dict[str, Any]:
     """Resume an interrupted run; the result is the same as without the interruption."""
     if not (folder / "config.yaml").exists():
         raise ValueError(
@@ -60,7 +68,7 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{folder / 'config.yaml'} is damaged: {' '.join(str(error).split())}") from error
-        run = Run(from_dict(TrainConfig, values), display)
+        run = Run(from_dict(TrainConfig, values), display, tracker=tracker)
         try:
             return run.train(folder)
         except checkpoint.CheckpointError as error:
@@ -71,17 +79,25 @@ def resume(folder: Path, display: Display | None = None) -> dict[str, Any]:
 class Run:
     """A run: the objects that its config describes, and the training loop."""
 
-    def __init__(self, config: TrainConfig, display: Display | None = None) -> None:
-        self.config, self.display = config, display or Display()
+    def __init__(
+        self,
+        config: TrainConfig,
+        display: Display | None = None,
+        splits: Splits | None = None,
+        tracker: str | None = None,
+    ) -> None:
+        """`splits` are the data of the config, if they are already loaded."""
+        self.config, self.display, self.tracker = config, display or Display(), tracker
+        check_tracker(tracker)
         self.checkpoint: Path | None = None
         with threads(config.threads):
-            self._build(config)
+            self._build(config, splits)
 
-    def _build(self, config: TrainConfig) -> None:
+    def _build(self, config: TrainConfig, splits: Splits | None) -> None:
         self.device = pick_device(config.device)
         self.environment = environment(self.device)  # now: the checkout may change during the run
         self.display.phase("loading")
-        self.splits: Splits = load(config.data)
+        self.splits: Splits = splits or load(config.data)
         classes = len(self.splits.classes)
         self.model = make_model(config.model, self.splits.shape, classes, config.seed).to(self.device)
         if len(self.splits.shape) == 3:  # convolutions are several times faster this way, on a CPU too
@@ -121,13 +137,14 @@ class Run:
                 restore(self, checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
             files.write_lines(metrics, self.records)  # without records after the checkpoint
+            tracker = make_tracker(self.tracker, folder, to_dict(self.config))
             for record in self.records:
-                self.display.epoch(record, self.epochs)
+                self._show(record, tracker)
             try:
                 while self.epoch < self.epochs:
                     record = self._one_epoch()
                     files.append_line(metrics, record)
-                    self.display.epoch(record, self.epochs)
+                    self._show(record, tracker)
                     self._write_counts()
                     self._save()
             except NotFiniteError as error:
@@ -138,7 +155,12 @@ class Run:
                 raise KilledError(f"{WORKER_KILLED}. Resume with smdl train --resume {folder}") from error
             finally:
                 self.display.close()
+                tracker.close()
             return self._finish()
+
+    def _show(self, record: dict[str, Any], tracker: Tracker) -> None:
+        self.display.epoch(record, self.epochs)
+        tracker.epoch(record)
 
     def _one_epoch(self) -> dict[str, Any]:
         for loss in self.steps():
@@ -198,7 +220,7 @@ class Run:
         inputs, targets = move(batch, self.device)[:2]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
             logits = self.model(inputs)
-            loss = self.loss(logits, targets)
+            loss = self._batch_loss(logits, targets)
         value = loss.item()
         if not math.isfinite(value):
             raise DivergedError(self._divergence_message(f"the loss is {value}"))
@@ -214,6 +236,16 @@ class Run:
         self.step += 1
         return value
 
+    def _batch_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch. Weights of the samples, if the method gives any, multiply their losses."""
+        selection = self.loader.selection
+        if selection is None or selection.weights is None:
+            return self.loss(logits, targets)
+        each = copy.copy(self.loss)
+        each.reduction = "none"  # type: ignore[assignment]
+        loss = weighted_mean(each(logits, targets), selection)
+        return loss * len(targets) if self.loss.reduction == "sum" else loss
+
     def _done(self) -> float:
         """Return the fraction of the run that is done."""
         if self.config.steps is not None:
@@ -223,10 +255,18 @@ class Run:
     def evaluate(self) -> dict[str, float | None]:
         """Return loss and error on the test set, on a sample of the training set, and on the validation set."""
         found: dict[str, float | None] = {}
-        for name, dataset in self.sets.items():
-            loss, error = mean_loss_and_error(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
-            found |= {f"{name}_loss": loss, f"{name}_error": error}
+        with self._evaluated_model():
+            for name, dataset in self.sets.items():
+                loss, error = mean_loss_and_error(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
+                found |= {f"{name}_loss": loss, f"{name}_error": error}
         return found
+
+    def _evaluated_model(self) -> AbstractContextManager[None]:
+        """Give the model the BatchNorm statistics that it is evaluated with, within a block."""
+        if not self.config.recalibrate_batchnorm:
+            return nullcontext()
+        samples = fixed_subset(self.splits.train, BATCHNORM_SAMPLES, self.config.data.seed)
+        return uniform_statistics(self.model, batches_of(samples, BATCHNORM_BATCH))
 
     def _check_forward(self) -> None:
         """Forward one small batch: a run that cannot work fails before its first step, with the reason."""
@@ -272,8 +312,9 @@ class Run:
     def _finish(self) -> dict[str, Any]:
         from safetensors.torch import save
 
-        weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        files.write_bytes(self.folder / "model.safetensors", save(weights))
+        with self._evaluated_model():
+            weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+            files.write_bytes(self.folder / "model.safetensors", save(weights))
         write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
         records, parts = self.records, self.records[-1]["seconds"]
         summary = {

@@ -23,7 +23,7 @@ class ArmProgress:
     arm: str
     done: int  # seeds whose runs are all finished
     seeds: int
-    accuracy: float | None  # mean of the finished runs at the primary endpoint, %
+    score: str  # mean of the finished runs at the primary endpoint
     seconds_left: float | None  # None in a comparison that is not timed
 
 
@@ -75,7 +75,7 @@ class Lines(Display):
         if done or time.monotonic() - self._last >= EVERY:
             self._last = time.monotonic()
             left = [each.seconds_left for each in arms if each.seconds_left]
-            texts = [f"{each.arm} {each.done}/{each.seeds} {_percent(each.accuracy)}" for each in arms]
+            texts = [f"{each.arm} {each.done}/{each.seeds} {each.score}" for each in arms]
             print("  " + ", ".join([*texts, *([f"{_duration(sum(left))} left"] if left else [])]), flush=True)
 
 
@@ -136,19 +136,15 @@ class Terminal(Display):
 def _arms_table(arms: list[ArmProgress], room: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("arm", max_width=30, overflow="ellipsis", no_wrap=True)
-    for name in ("seeds", "accuracy so far", "time left"):
+    for name in ("seeds", "mean so far", "time left"):
         table.add_column(name, justify="right")
     shown = sorted(arms, key=lambda each: each.done == each.seeds)[:room]  # of many arms, those that are not finished
     for each in (each for each in arms if each in shown):
         left = "done" if each.done == each.seeds else _duration(each.seconds_left)
-        table.add_row(Text(each.arm), f"{each.done}/{each.seeds}", _percent(each.accuracy), left)
+        table.add_row(Text(each.arm), f"{each.done}/{each.seeds}", each.score, left)
     if len(arms) > room:
         table.add_row(f"and {len(arms) - room} more")
     return table
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} %"
 
 
 def _duration(seconds: float | None) -> str:

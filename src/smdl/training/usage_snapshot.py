@@ -34,6 +34,7 @@ def write_usage_snapshot(path: Path, dataset: Dataset, model: nn.Module, counts:
         }
     points = fixed_subset(dataset, POINTS, 0)
     scores = Scorer(model).all(batches_of(points, 500), len(points))  # type: ignore[arg-type]
+    assert scores.labels is not None
     rows = np.asarray(points.indices)  # type: ignore[attr-defined]
     arrays |= {"map": _project(host(scores.features)), "map_labels": host(scores.labels), "map_counts": counts[rows]}
     with replacing(path) as file:

@@ -150,6 +150,16 @@ def test_torchvisions_folder_is_known(tmp_path):
     assert find("fashion-mnist", tmp_path) == tmp_path / "FashionMNIST" / "raw"
 
 
+def test_files_of_another_set_with_the_same_names_are_not_taken(tmp_path, monkeypatch):
+    made.fashion_mnist(tmp_path, 1)
+    sums = {path.name: f"sha256:{sha256(path.read_bytes()).hexdigest()}" for path in tmp_path.glob("*.gz")}
+    ordered = {file: sums[file] for file in module.ENTRIES["fashion-mnist"].downloads}
+    change(monkeypatch, "fashion-mnist", downloads=ordered)
+    assert find("fashion-mnist", tmp_path) == tmp_path
+    with pytest.raises(DataError, match=r"\(holds fashion-mnist\)"):
+        find("mnist", tmp_path)
+
+
 def test_a_set_that_is_missing_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
     made.svhn(tmp_path / "svhn", 1)
     (tmp_path / "svhn" / "test_32x32.mat").unlink()
@@ -172,7 +182,7 @@ def test_a_search_finds_what_is_here(tmp_path):
     made.cifar100(tmp_path / "cifar-100-python")
     found = {name: search(name, tmp_path) for name in module.ENTRIES}
     here = tmp_path / "cifar-100-python"
-    assert found == {"fashion-mnist": None, "cifar10": None, "cifar100": here, "svhn": None}
+    assert found == {"mnist": None, "fashion-mnist": None, "cifar10": None, "cifar100": here, "svhn": None}
     assert round(module.ENTRIES["fashion-mnist"].bytes / 1e6) == 31
 
 

@@ -21,6 +21,7 @@ def test_fashion_mnist_is_read(tmp_path):
     assert np.array_equal(source.test.images[:, 0].numpy(), written["t10k"])
     assert source.test.labels.tolist() == [i % 10 for i in range(20)]
     assert source.classes[9] == "Ankle boot"
+    assert formats.mnist(tmp_path).classes[9] == "9"
 
 
 @pytest.mark.parametrize("style", ["python2", "python3"])

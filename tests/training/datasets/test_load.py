@@ -36,6 +36,7 @@ def test_digits_need_no_download():
         ("cifar100", made.cifar100, (200, 200), (3, 32, 32), 100),
         ("svhn", made.svhn, (20, 20), (3, 32, 32), 10),
         ("fashion-mnist", made.fashion_mnist, (20, 20), (1, 28, 28), 10),
+        ("mnist", made.fashion_mnist, (20, 20), (1, 28, 28), 10),
     ],
 )
 def test_each_known_set_is_read_from_its_folder(tmp_path, name, make, sizes, shape, classes):

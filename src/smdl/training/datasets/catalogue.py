@@ -45,6 +45,18 @@ class Entry:
 
 
 ENTRIES = {
+    "mnist": Entry(
+        "60,000 + 10,000 grey images of handwritten digits, 28 × 28, 10 classes",
+        11_594_722,
+        ("mnist", "MNIST/raw"),
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        {
+            "train-images-idx3-ubyte.gz": "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte.gz": "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte.gz": "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte.gz": "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+    ),
     "fashion-mnist": Entry(
         "60,000 + 10,000 grey images of clothes, 28 × 28, 10 classes",
         30_878_645,
@@ -169,8 +181,20 @@ def _lack(place: Path, entry: Entry) -> str:
     if not place.is_dir():
         return " (no such folder)"
     missing = [file for file in entry.files if not (place / file).is_file()]
-    none = len(missing) == len(entry.files)
-    return "" if not missing else " (none of them)" if none else f" (lacks {', '.join(missing)})"
+    if missing:
+        return " (none of them)" if len(missing) == len(entry.files) else f" (lacks {', '.join(missing)})"
+    other = _owner(place, entry)
+    return "" if other is None else f" (holds {other})"
+
+
+def _owner(place: Path, entry: Entry) -> str | None:
+    """Return the other data set that the files of a folder belong to, if any: MNIST and Fashion-MNIST have the same
+    file names. The last file is the smallest, so its checksum takes no time."""
+    file = list(entry.files)[-1]
+    for name, other in ENTRIES.items():
+        if other is not entry and file in other.files and _sum(place / file, other.files[file]) == other.files[file]:
+            return name
+    return None
 
 
 def _sum(path: Path, like: str) -> str:

@@ -35,12 +35,21 @@ class Source(NamedTuple):
 
 def fashion_mnist(folder: Path) -> Source:
     """Read four gzipped idx files."""
+    return _idx_files(folder, FASHION)
+
+
+def mnist(folder: Path) -> Source:
+    """Read four gzipped idx files of the same names."""
+    return _idx_files(folder, TEN)
+
+
+def _idx_files(folder: Path, classes: list[str]) -> Source:
     parts = []
     for start in ("train", "t10k"):
         path = folder / f"{start}-labels-idx1-ubyte.gz"
         images = idx(folder / f"{start}-images-idx3-ubyte.gz", 28, 28)
-        parts.append(_part(path, images[:, None], idx(path), (1, 28, 28), len(FASHION)))
-    return Source(parts[0], parts[1], FASHION)
+        parts.append(_part(path, images[:, None], idx(path), (1, 28, 28), len(classes)))
+    return Source(parts[0], parts[1], classes)
 
 
 def cifar10(folder: Path) -> Source:

@@ -22,6 +22,7 @@ READERS = {
     "cifar10": formats.cifar10,
     "cifar100": formats.cifar100,
     "fashion-mnist": formats.fashion_mnist,
+    "mnist": formats.mnist,
     "svhn": formats.svhn,
 }
 NAMES = ("digits", "folder", *READERS)

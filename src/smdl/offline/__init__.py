@@ -1,0 +1,1 @@
+"""smdl select: choose rows of files, in parts that fit one selection, on one machine or on Ray."""

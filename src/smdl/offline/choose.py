@@ -1,0 +1,212 @@
+"""Choose rows of files: check everything, choose part by part, write the output and what the report shows."""
+
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from smdl import __version__
+from smdl.errors import choice, one_of, positive, whole_number
+from smdl.offline.checks import check_finite, check_output, read_rows, unfinished_rows
+from smdl.offline.engines import ENGINES, Engine
+from smdl.offline.explain import LONG, duration, explain, seconds
+from smdl.offline.job import NO_ROWS, Job, Part, class_numbers, objective_of
+from smdl.offline.output import Table, write_table
+from smdl.offline.plan import Plan, make_plan
+from smdl.offline.request import Request
+from smdl.offline.snapshot import write_snapshot
+from smdl.offline.work import Work, key_of
+from smdl.rows.source import ROLES, Source, open_source
+from smdl.training.files import disk_errors, locked
+from smdl.training.interrupts import Interrupted
+from smdl.training.progress import Display
+
+
+class Chooser:
+    """A request with its input opened and checked. Nothing long has happened yet, and nothing was written."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        whole_number("seed", request.seed, least=0)
+        one_of("engine", request.engine, ENGINES)
+        for name in ("size", "partitions", "per_group", "threads"):
+            if getattr(request, name) is not None:
+                whole_number(name, getattr(request, name))
+        objective_of(request.objective)
+        self.source: Source = open_source(
+            request.inputs, request.features, {role: getattr(request, role) for role in ROLES}
+        )
+        self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
+        self.query = self._query()
+        self._check_limits()
+        self.plan = self._plan(NO_ROWS)
+        check_output(request.out, request.folder, self.source)
+        self.classes = self._classes()
+
+    def explain(self) -> list[str]:
+        """Describe the input, the plan and its costs."""
+        return explain(self.source, self.plan, objective_of(self.request.objective))
+
+    def run(self, display: Display) -> int:
+        """Choose, and write the output. The same request resumes after an interruption. Return how many were chosen."""
+        request = self.request
+        if request.threads:
+            torch.set_num_threads(request.threads)
+        engine = ENGINES[request.engine]()
+        try:
+            job = self._job(self._scan(engine, display))
+            with disk_errors(request.folder):
+                request.folder.mkdir(parents=True, exist_ok=True)
+            with locked(request.folder):
+                predicted = seconds(self.source, self.plan, objective_of(request.objective))
+                if predicted > LONG:
+                    display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
+                work, started = Work(request.folder, self._key(job)), time.perf_counter()
+                if request.engine == "local":
+                    job = replace(job, progress=display.step)
+                part = self._choose(job, work, engine, display)
+                table = self._table(part)
+                write_table(request.out, table)
+                display.phase("measuring what was chosen")
+                write_snapshot(request.folder, job, part, table, request.settings(), time.perf_counter() - started)
+        except KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT, "the same command") from None
+        finally:
+            engine.close()
+        return len(part.rows)
+
+    def _scan(self, engine: Engine, display: Display) -> np.ndarray:
+        """Return the rows to leave out."""
+        display.phase("checking the input")
+        found: dict[int, np.ndarray] = {}
+        for number, rows in engine.run(unfinished_rows, self.source, {n: (n,) for n in range(len(self.source.shards))}):
+            found[number] = rows
+            display.step("checking the input, file", len(found), len(self.source.shards))
+        dropped = check_finite(self.source, [found[n] for n in range(len(found))], self.request.skip_nan)
+        if len(dropped):
+            display.note(f"{len(dropped)} rows with numbers that are not finite are left out")
+        return dropped
+
+    def _job(self, dropped: np.ndarray) -> Job:
+        """Return the job, after a selection from a few rows: what the objective cannot use is found now."""
+        self.initial = np.setdiff1d(self.initial, dropped)
+        request, self.plan = self.request, self._plan(dropped)
+        job = Job(
+            self.source, self.plan, request.objective, request.seed, dropped, self.exclude, self.initial,
+            request.per_group, request.budget, self.query, self.classes, request.threads, request.shuffled,
+        )  # fmt: skip
+        few = np.setdiff1d(np.arange(min(len(self.source), 32 + len(dropped))), dropped)[:32]
+        objective_of(request.objective).on(job.pool(few))
+        return job
+
+    def _choose(self, job: Job, work: Work, engine: Engine, display: Display) -> Part:
+        before: dict[int, Part] = {}
+        for level, count in enumerate(job.plan.levels):
+            found = {number: part for number in range(count) if (part := work.read(level, number))}
+            what = "choosing, part" if level == 0 else f"merging, level {level}"
+            display.phase(f"{what} 1 to {count}" if level == 0 else what)
+            if found:
+                display.note(f"{len(found)} of {count} results of level {level} are kept from an earlier start")
+            tasks = {
+                number: (level, number, [before[n].rows for n in job.plan.sources(level, number)] if level else ())
+                for number in range(count)
+                if number not in found
+            }
+            for number, part in engine.run(Job.run, job, tasks):
+                work.write(level, number, part)
+                found[number] = part
+                display.step(what, len(found), count)
+            before = found
+        return before[0]
+
+    def _table(self, part: Part) -> Table:
+        """Return the columns of the output."""
+        shards, rows = self.source.place(part.rows)
+        table: Table = {
+            "rank": np.arange(1, len(part.rows) + 1),
+            "index": part.rows,
+            "shard": np.array([self.source.shards[shard].path for shard in shards], dtype=str),
+            "row": rows,
+            "gain": part.gains,
+        }
+        order = np.argsort(part.rows)
+        for role, name in (("groups", "group"), ("ids", "id")):
+            if role in self.source.columns:
+                values = self.source.take(part.rows[order], [role])[role]
+                table[name] = np.empty_like(values)
+                table[name][order] = values
+        return table
+
+    def _check_limits(self) -> None:
+        """Check that costs, budget and quotas fit together."""
+        request, columns = self.request, self.source.columns
+        if (request.budget is None) != ("costs" not in columns):
+            raise ValueError("--costs and --budget belong together: give both, or neither")
+        if request.per_group is not None and "groups" not in columns:
+            raise ValueError("--per_group needs --groups: the column that says which group a row belongs to")
+        if request.budget is not None:
+            positive("budget", request.budget)
+            if self.request.size is not None or self.request.fraction is not None:
+                raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
+            costs = self.source.column("costs")
+            if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
+                raise ValueError("--costs must be finite numbers above 0")
+
+    def _query(self) -> np.ndarray | None:
+        """Read the rows that the choice is to be about."""
+        request = self.request
+        if request.query is None:
+            return None
+        if "facility_location" not in objective_of(request.objective).weights:
+            raise ValueError("--query needs an objective with facility_location")
+        found = open_source([request.query], request.features)
+        if found.width != self.source.width:
+            raise ValueError(f"--query must have the width of the input, {self.source.width}, got {found.width}")
+        check_finite(found, [unfinished_rows(found, n) for n in range(len(found.shards))], skip=False)
+        return np.array(found.whole())
+
+    def _rows(self, name: str) -> np.ndarray:
+        path = getattr(self.request, name)
+        return NO_ROWS if path is None else read_rows(f"--{name}", path, self.source)
+
+    def _plan(self, dropped: np.ndarray) -> Plan:
+        """Return the plan without these rows. With quotas or a budget, its size is the most that they allow."""
+        request, mask = self.request, np.ones(len(self.source), bool)
+        for gone in (dropped, self.exclude, self.initial):
+            mask[gone] = False
+        rows, size = int(mask.sum()), request.size
+        if [size, request.fraction, request.per_group, request.budget].count(None) == 4:
+            raise ValueError("give --size or --fraction: how many rows to choose")
+        if size is not None and request.fraction is not None:
+            raise ValueError("give --size or --fraction, not both")
+        if request.fraction is not None:
+            if not 0 < request.fraction <= 1:
+                raise ValueError(choice("fraction", request.fraction, "a number in (0, 1]"))
+            size = max(1, round(request.fraction * rows))
+        if size is not None and size > rows:
+            raise ValueError(choice("size", size, f"at most the {rows} rows that may be chosen"))
+        most = rows
+        if request.per_group is not None:
+            counts = np.unique(self.source.column("groups")[mask], return_counts=True)[1]
+            most = int(np.minimum(counts, request.per_group).sum())
+        if request.budget is not None:
+            total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
+            most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
+        if most == 0:
+            raise ValueError("no row may be chosen: see --exclude, --initial, --budget")
+        return make_plan(len(self.source), most if size is None else min(size, most), request.partitions)
+
+    def _classes(self) -> tuple[str, ...]:
+        if "labels" not in self.source.columns:
+            return ()
+        labels = self.source.column("labels")
+        classes = tuple(np.unique(labels).tolist()) if labels.dtype.kind == "U" else ()
+        class_numbers(labels, classes)
+        return classes
+
+    def _key(self, job: Job) -> str:
+        settings = [job.plan.levels, job.plan.size, job.objective, job.seed, job.dropped, job.exclude, job.initial]
+        settings += [job.per_group, job.budget, job.query, job.shuffled]
+        return key_of(__version__, self.source.fingerprint(), settings)

@@ -1,0 +1,61 @@
+"""What a plan costs, before it starts: memory, passes over the input, time."""
+
+import torch
+
+from smdl.objective import Objective
+from smdl.offline.job import merge_objective
+from smdl.offline.plan import Plan
+from smdl.plan import ENGINES, LONG, make_plan
+from smdl.plan import Plan as SelectionPlan
+from smdl.rows.source import Source
+
+__all__ = ["LONG", "duration", "explain", "seconds"]
+
+
+def explain(source: Source, plan: Plan, objective: Objective) -> list[str]:
+    """Describe the input, the plan and its costs."""
+    files = str(source.shards[0].path) if len(source.shards) == 1 else f"{len(source.shards)} files"
+    row = source.width * source.dtype.itemsize
+    levels = [selection for _, selection in _selections(source, plan, objective)]
+    rows, memory = max(each.samples for each in levels), max(each.memory for each in levels)
+    methods = dict.fromkeys(f"{each.engine}, which {ENGINES[each.engine]}" for each in levels)
+    predicted = duration(seconds(source, plan, objective))
+    return [
+        f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {_bytes(len(source) * row)}",
+        *(f"plan: {line}" for line in plan.lines()),
+        *(f"engine: {method}" for method in methods),
+        "reads: two passes over the input: one checks it, one chooses",
+        f"memory: {_bytes(rows * row)} for the rows of a selection at most, and about {_bytes(memory)} to choose",
+        f"time: about {predicted} on one machine with {torch.get_num_threads()} threads",
+    ]
+
+
+def seconds(source: Source, plan: Plan, objective: Objective) -> float:
+    """Predict how long all selections take, one after the other."""
+    return sum(count * selection.seconds for count, selection in _selections(source, plan, objective))
+
+
+def _selections(source: Source, plan: Plan, objective: Objective) -> list[tuple[int, SelectionPlan]]:
+    """Return how many selections each level has, and the plan of one of them."""
+    found = []
+    for level, count in enumerate(plan.levels):
+        rows, half = plan.pool_rows(level), source.dtype.itemsize == 2
+        used = objective if level == 0 else merge_objective(objective, rows, plan.size)
+        arguments = (used, rows, source.width, min(plan.size, rows), "auto", torch.device("cpu"))
+        found.append((count, make_plan(*arguments, half=half)))
+    return found
+
+
+def duration(time: float) -> str:
+    """Return a time in words."""
+    if time < 1:
+        return "a second"
+    return f"{time:.0f} s" if time < 120 else f"{time / 60:.0f} min"
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"

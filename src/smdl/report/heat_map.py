@@ -1,0 +1,88 @@
+"""A picture of methods and regimes: the difference of each method to the baseline of the regime, with its interval."""
+
+from bisect import bisect_right
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from smdl.experiments.records import Comparison, Results
+from smdl.experiments.regimes import arm_name, baseline_of
+from smdl.experiments.statistics import Difference
+from smdl.report.figures import Look, blank, label
+from smdl.report.tables import VERDICTS, estimate_text, rows_of
+
+#: Points of accuracy at which the colour becomes stronger.
+LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)
+#: Size of a cell and of the labels around the cells, in points.
+CELL_WIDTH, CELL_HEIGHT, ROOM_LEFT, ROOM_ABOVE, ROOM_BELOW = 88, 44, 150, 34, 46
+CAPTION = (
+    "Difference to the baseline of the same regime, in points of accuracy, with its 95 % interval. Blue is higher"
+    " accuracy, orange is lower. Frame, bold type and ▲ or ▼: significant after Holm’s correction over the whole"
+    " matrix; = equivalent; ? too few seeds to tell. First row: accuracy of the baseline."
+)
+
+
+def heat_map(look: Look, results: Results, protocol: str) -> Figure:
+    """Draw a row per method and a column per regime."""
+    found = {row.arm: (row, test) for row, test in rows_of(results, protocol)}
+    baseline, colours = baseline_of(results.methods), look.theme.diverging
+    methods = [baseline, *(method for method in results.methods if method != baseline)]
+    width, height = CELL_WIDTH * len(results.regimes), CELL_HEIGHT * len(methods)
+    whole = (ROOM_LEFT + width, ROOM_ABOVE + height + ROOM_BELOW)
+    figure = blank(*whole)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((ROOM_LEFT / whole[0], ROOM_BELOW / whole[1], width / whole[0], height / whole[1]))
+    axes.set(xlim=(0, len(results.regimes)), ylim=(len(methods), 0))
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.set_xticks([place + 0.5 for place in range(len(results.regimes))], [label(name) for name in results.regimes])
+    axes.set_yticks([place + 0.5 for place in range(len(methods))], [label(name) for name in methods])
+    text = look.theme.box[1]
+    for down, method in enumerate(methods):
+        for across, regime in enumerate(results.regimes):
+            row, test = found[arm_name(method, regime)]
+            middle = (across + 0.5, down + 0.5)
+            if test is None:
+                accuracy = estimate_text(row.final_accuracy, ".1f").replace(" ± ", " %\n± ")
+                axes.annotate(accuracy, middle, ha="center", va="center", fontsize=9.5)
+                continue
+            strong = test.verdict in ("better", "worse")
+            cell = Rectangle((across + 0.03, down + 0.05), 0.94, 0.9, facecolor=colours[shade(test)], linewidth=0)
+            if strong:
+                cell.set(edgecolor=text, linewidth=1.6)
+            axes.add_patch(cell)
+            weight = "bold" if strong else "normal"
+            axes.annotate(cell_text(test), middle, ha="center", va="center", fontsize=9.5, color=text, weight=weight)
+    _legend(figure, look, whole)
+    return figure
+
+
+def shade(test: Comparison) -> int:
+    """Return the place of a difference among the colours: 5 is the middle."""
+    if test.difference is None:
+        return len(LEVELS)
+    strength = bisect_right(LEVELS, abs(test.difference))
+    return len(LEVELS) + (strength if test.difference > 0 else -strength)
+
+
+def cell_text(test: Comparison) -> str:
+    """Return the text of a cell, in two lines."""
+    if test.difference is None or test.verdict in ("chance", "missing"):
+        return VERDICTS[test.verdict].strip("()")
+    gap = estimate_text(Difference(test.difference, test.half, test.p), "+.1f")
+    return gap.replace(" ± ", f" {VERDICTS[test.verdict]}\n± ") if " ± " in gap else f"{gap} {VERDICTS[test.verdict]}"
+
+
+def _legend(figure: Figure, look: Look, whole: tuple[float, float]) -> None:
+    """Draw the colours in a row, with the levels between them."""
+    count, size = len(look.theme.diverging), 26
+    axes = figure.add_axes((ROOM_LEFT / whole[0], 22 / whole[1], count * size / whole[0], 9 / whole[1]))
+    for place, colour in enumerate(look.theme.diverging):
+        axes.add_patch(Rectangle((place, 0), 1, 1, facecolor=colour, linewidth=0))
+    levels = [*(-level for level in reversed(LEVELS)), *LEVELS]
+    axes.set(xlim=(0, count), ylim=(0, 1), yticks=[])
+    axes.set_xticks(range(1, count), [f"{level:+g}".replace("-", "−") for level in levels], fontsize=8)
+    axes.tick_params(length=0, pad=2)
+    for side in axes.spines.values():
+        side.set_visible(False)

@@ -1,0 +1,178 @@
+"""The report of `smdl select`: a map, the gains, groups and distances, from selection.json and map.npz."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from smdl.experiments.plan import FolderError
+from smdl.report.contents import Panel
+from smdl.report.figures import PANEL, Look, blank, tidy
+from smdl.report.page import picture, template
+from smdl.report.tables import MISSING
+from smdl.training.files import read_json, write_bytes
+
+#: Shares of the value for which the page names the number of rows.
+SHARES = (0.5, 0.9, 0.95, 0.99)
+MAP = (
+    "Two principal components of {sample:,} random rows (grey) and of {chosen} (colour). The axes are those of"
+    " the random rows."
+)
+
+
+def render_selection(folder: Path) -> Path:
+    """Write report.html into the folder of a selection. Return the page."""
+    found = read_json(folder / "selection.json")
+    if found is None:
+        raise FolderError(f"{folder / 'selection.json'} is damaged: run the same smdl select again")
+    with np.load(folder / "map.npz", allow_pickle=False) as arrays:
+        points = {name: arrays[name] for name in ("sample", "chosen")}
+    path = folder / "report.html"
+    write_bytes(path, _page(found, points).encode())
+    return path
+
+
+def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
+    gains, distance = np.array(found["gains"]), found["distance"]
+    groups = found["groups"]
+    return template("selection.html.j2").render(
+        title=found["title"],
+        facts=_facts(found, gains),
+        map=_picture(_map_panel(points, len(gains))),
+        gains=[_picture(panel) for panel in _gain_panels(gains)],
+        paying=paying(gains),
+        groups=_group_rows(groups, found["rows"], len(gains)) if groups else [],
+        groups_note=_groups_note(groups) if groups else "",
+        distances=[
+            (name, *(f"{distance[key][part]:.4g}" for part in ("mean", "p95", "max")))
+            for name, key in (("this one", "chosen"), ("random", "random"))
+        ]
+        if distance["chosen"]
+        else [],
+        measured=f"{distance['rows']:,}",
+        pairs=[
+            (_place(pair["row"]), _place(pair["nearest"]), f"{pair['rank']:,}", f"{pair['distance']:.4g}")
+            for pair in found["pairs"]
+        ],
+        provenance=[
+            *found["settings"].items(),
+            ("width and type", f"{found['width']} × {found['dtype']}"),
+            ("files", found["shards"]),
+            ("rows left out (not finite)", found["left_out"]),
+            *(("plan", line) for line in found["plan"]),
+        ],
+        missing=MISSING,
+    )
+
+
+def _facts(found: dict[str, Any], gains: np.ndarray) -> list[tuple[str, str]]:
+    facts = [
+        ("rows", f"{found['rows']:,}"),
+        ("chosen", f"{len(gains):,}"),
+        ("value of the objective", f"{gains.sum():.4g}"),
+        ("seconds", f"{found['seconds']:,.1f}"),
+    ]
+    distance = found["distance"]
+    if distance["chosen"] and distance["random"]["mean"] > 0:
+        ratio = distance["chosen"]["mean"] / distance["random"]["mean"]
+        facts.append(("mean distance to the nearest chosen row, divided by that of a random choice", f"{ratio:.3f}"))
+    return facts
+
+
+def paying(gains: np.ndarray) -> str:
+    """Say how many rows reach which share of the value, and what the last row adds."""
+    total = gains.sum()
+    if total <= 0 or (gains < 0).any():
+        return "Some gains are not positive, so there are no shares of the value."
+    reached = np.cumsum(gains) / total
+    counts = [int(np.searchsorted(reached, share * (1 - 1e-12)) + 1) for share in SHARES]
+    shares = ", ".join(f"{100 * share:g} % by {count:,}" for share, count in zip(SHARES, counts, strict=True))
+    last = 100 * gains[-1] * len(gains) / total
+    return (
+        f"Rows that reach a share of the value of all {len(gains):,}: {shares}."
+        f" The last row adds {last:.2g} % of what a row adds on average."
+    )
+
+
+def _map_panel(points: dict[str, np.ndarray], size: int) -> Panel:
+    shown = len(points["chosen"])
+    chosen = f"the {size:,} chosen rows" if shown == size else f"the first {shown:,} of {size:,} chosen rows"
+    caption = MAP.format(sample=len(points["sample"]), chosen=chosen)
+    return Panel(partial(_map, points=points), f"Map of the rows. {caption}", caption, raster=True)
+
+
+def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
+    figure = blank(PANEL, 320)
+    axes = figure.add_subplot()
+    axes.scatter(*points["sample"].T, s=5, c=look.theme.baseline, alpha=0.45, linewidths=0)
+    axes.scatter(*points["chosen"].T, s=11, c=look.theme.palette[1], alpha=0.85, linewidths=0)
+    axes.set_axis_off()
+    return figure
+
+
+def _gain_panels(gains: np.ndarray) -> list[Panel]:
+    return [
+        Panel(
+            partial(_gain_curve, gains=gains), f"Gain of each row by its rank, from {gains[0]:.3g} to {gains[-1]:.3g}"
+        ),
+        Panel(partial(_value_curve, gains=gains), f"Value of the first rows: {paying(gains)}"),
+    ]
+
+
+def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
+    figure = blank(PANEL, 230)
+    axes = figure.add_subplot()
+    places = _places(len(gains))
+    axes.plot(places, gains[places - 1], color=look.colours["chosen"])
+    if len(gains) > 20:
+        axes.set_xscale("log")
+    if (gains > 0).all():
+        axes.set_yscale("log")
+    tidy(axes, "Gain of the row at each rank", "rank")
+    return figure
+
+
+def _value_curve(look: Look, gains: np.ndarray) -> Figure:
+    figure = blank(PANEL, 230)
+    axes = figure.add_subplot()
+    places = np.concatenate([[0], _places(len(gains))])
+    axes.plot(places, np.concatenate([[0.0], np.cumsum(gains)])[places], color=look.colours["chosen"])
+    tidy(axes, "Value of the objective", "rows chosen")
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def _places(size: int, most: int = 400) -> np.ndarray:
+    """Return the ranks (from 1) that a curve goes through: all, or some in equal ratios."""
+    return (
+        np.unique(np.geomspace(1, size, min(size, most)).round().astype(int)) if size > most else np.arange(1, size + 1)
+    )
+
+
+def _group_rows(groups: list[dict[str, Any]], rows: int, size: int) -> list[tuple[str, ...]]:
+    return [
+        (
+            each["group"],
+            f"{each['rows']:,}",
+            f"{each['rows'] / rows:.1%}",
+            f"{each['chosen']:,}",
+            f"{each['chosen'] / size:.1%}",
+        )
+        for each in groups
+    ]
+
+
+def _groups_note(groups: list[dict[str, Any]]) -> str:
+    missed = [each["group"] for each in groups if not each["chosen"]]
+    text = f"The {len(groups)} largest groups. " if len(groups) >= 40 else ""
+    return text + (f"No row was chosen from {len(missed)} of them." if missed else "Every group has chosen rows.")
+
+
+def _place(place: dict[str, Any]) -> str:
+    return f"{Path(place['shard']).name}, row {place['row']:,}"
+
+
+def _picture(panel: Panel) -> dict[str, Any]:
+    return picture(panel, lambda theme: Look(["chosen"], "chosen", theme=theme))

@@ -1,0 +1,1 @@
+"""Rows in files: arrays, tables, folders of shards."""
