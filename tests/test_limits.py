@@ -41,6 +41,20 @@ def test_a_warm_start_picks_what_the_equations_pick(path, objective, pool, data)
     assert not set(chosen.indices) & set(initial)
 
 
+@pytest.mark.parametrize("path", [fast, in_torch])
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+def test_a_warm_start_holds_in_parts_of_different_sizes(path, objective):
+    rng = np.random.default_rng(1)
+    for trial in range(20):
+        features = rng.integers(0, 6, (13, 2)).astype(np.float32)
+        pool = smdl.Pool(features, rng.multinomial(8, [0.5, 0.5], 13) / 8, rng.integers(0, 2, 13))
+        chosen = path(pool, objective, 2, "naive", initial=[3, 0, 7, 9], seed=trial, partitions=2)
+        assert (
+            chosen.indices.tolist()
+            == specification.select(pool, objective, 2, "naive", 2, seed=trial, initial=[3, 0, 7, 9])[0]
+        )
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 @few
 @given(pool=pools(smallest=2, dtypes=(np.float32,)), data=st.data())

@@ -106,10 +106,11 @@ class _Torch:
 
     def __init__(self, problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int]) -> None:
         self.problem, self.parts, self.rule, self.keys = problem, parts, rule, keys
-        width = max(map(len, parts)) + len(rule.initial)  # samples of the batch keep a place: some terms look them up
-        wide = [np.concatenate([part, rule.initial]) for part in parts]
-        table = np.stack([np.pad(part, (0, width - len(part)), constant_values=part[0]) for part in wide])
-        gone = np.stack([np.arange(width) >= len(part) for part in parts])
+        longest = max(map(len, parts))
+        padded = np.stack([np.pad(part, (0, longest - len(part)), constant_values=part[0]) for part in parts])
+        # Some terms look up the samples that the batch has already: they have the same places in every part.
+        table = np.concatenate([padded, np.tile(rule.initial, (len(parts), 1))], axis=1)
+        gone = np.stack([np.arange(table.shape[1]) >= len(part) for part in parts])
         device = problem.pool.device
         self.table = torch.from_numpy(table.astype(np.int64)).to(device)  # (P, Q) indices
         self.gone = torch.from_numpy(gone).to(device)  # (P, Q) whether a place is picked already, or padding
