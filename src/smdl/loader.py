@@ -170,7 +170,8 @@ class DataLoader(Loader):
 
     def warm_up(self) -> None:
         """Compile what selection needs, on the first few samples. Otherwise the first step does, and takes seconds."""
-        if not self.strategy.needs_scores or self.strategy.needs_losses:  # the latter would count this as a batch
+        learns = self.strategy.needs_losses or self.strategy.gathers  # it would count this as a batch
+        if not self.strategy.needs_scores or learns:
             return
         seconds, samples = dict(self.seconds), self._scorer.samples
         rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()

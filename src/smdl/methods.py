@@ -128,7 +128,12 @@ _TABLE = (
         about="high losses more often (Loshchilov & Hutter 2015); the pressure decays over the run",
     ),
     Method("infobatch", InfoBatch, about="losses below the mean half as often, weighted (Qin et al. 2024)"),
-    Method("evolved_sampling", EvolvedSampling, about="by running losses and their differences (Cheng et al. 2025)"),
+    Method(
+        "evolved_sampling",
+        EvolvedSampling,
+        RandomPool(4),
+        about="by losses and running losses in a pool of four batches (Cheng et al. 2025)",
+    ),
     Method("importance", Importance, RandomPool(3), about="by gradient norms, weighted (Katharopoulos & Fleuret 2018)"),
     Method("selective_backprop", SelectiveBackprop, RandomPool(2), about="high losses, late in the run (Composer)"),
     Method("divbs", DivBS, RandomPool(3), about="last-layer gradients that span the pool's (Hong et al. 2024)"),

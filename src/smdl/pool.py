@@ -29,6 +29,8 @@ class Pool:
     query          (Q, D)  features of the samples that facility_location is to be about
     bias                   whether the last layer has one (for space="gradients")
 
+    `rows` is the index of each candidate in the dataset, (N,), in pools that a loader of a dataset makes; else None.
+
     Pass NumPy arrays, memory maps or torch tensors, on any device. Everything is checked here, once, and copied only if
     its type must change. More than 16 million numbers in float16 or bfloat16 are read as they are. Do not write to
     these arrays afterwards: scores are kept with the pool.
@@ -58,6 +60,7 @@ class Pool:
         self.given_errors = None if errors is None else as_matrix("errors", errors)
         self.query = None if query is None else as_matrix("query", query)
         self.similarities: Any = None  # see from_similarities
+        self.rows: np.ndarray | None = None
         self._check_rows()
         if self.query is not None and self.query.shape[1] != self.features.shape[1]:
             columns, wanted = self.query.shape[1], self.features.shape[1]

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
+from torch.nn import functional as F
 
 import smdl
 from smdl.strategies.evolved_sampling import EvolvedSampling
-from tests.toys import Net, Tuples, sgd, train
+from tests.toys import Net, Tuples, epoch_of, numbers_of
 
 
 def prepared(samples: int, epochs: int | None = 1000, **options: float) -> EvolvedSampling:
@@ -16,86 +17,124 @@ def prepared(samples: int, epochs: int | None = 1000, **options: float) -> Evolv
     return strategy
 
 
-def draw(strategy: EvolvedSampling, size: int, seed: int = 0) -> np.ndarray:
-    return strategy.select(None, np.arange(len(strategy._running)), size, np.random.default_rng(seed)).indices
+def pool_of(losses: list[float], rows: list[int] | None = None) -> smdl.Pool:
+    pool = smdl.Pool(torch.rand(len(losses), 2), losses=torch.tensor(losses))
+    pool.rows = np.array(range(len(losses)) if rows is None else rows)
+    return pool
 
 
-def test_a_weight_is_the_running_loss_and_a_part_of_its_difference_to_the_latest_loss():
-    """By hand, β1 = 0.2, β2 = 0.9, two samples: s = 1/2. Loss 2: w = 0.1 + 1.6 = 1.7, s = 0.45 + 0.2 = 0.65.
-    Then loss 1: w = 0.13 + 0.8 = 0.93, s = 0.585 + 0.1 = 0.685; and indeed 0.685 + 0.7 (1 − 0.65) = 0.93."""
+def draw(strategy: EvolvedSampling, pool: smdl.Pool, size: int, seed: int = 0) -> np.ndarray:
+    return strategy.select(pool, np.arange(len(pool)), size, np.random.default_rng(seed)).indices
+
+
+def test_the_running_loss_is_that_of_all_candidates_drawn_or_not():
+    """By hand, β2 = 0.8, two samples: s = 1/2. Loss 2: s = 0.4 + 0.4 = 0.8. Then loss 1: s = 0.64 + 0.2 = 0.84."""
     strategy = prepared(2)
-    for loss, weight, running in ((2.0, 1.7, 0.65), (1.0, 0.93, 0.685)):
-        strategy.observe(np.array([0]), np.array([loss]))
-        assert strategy._weights.tolist() == pytest.approx([weight, 0.5])
-        assert strategy._running.tolist() == pytest.approx([running, 0.5])
+    for losses, running in (([2.0, 0.5], [0.8, 0.5]), ([1.0, 0.5], [0.84, 0.5])):
+        assert len(draw(strategy, pool_of(losses), 1)) == 1
+        assert strategy._running.tolist() == pytest.approx(running)
 
 
-def test_draws_follow_the_weights_within_the_meta_batch():
-    strategy = prepared(4, anneal=0.0)
-    strategy.skip_warm_up()
-    strategy.observe(np.arange(4), np.array([4.0, 3.0, 2.0, 1.0]))
-    counts = np.bincount([draw(strategy, 1, seed)[0] for seed in range(4000)], minlength=4)
-    assert chisquare(counts, 4000 * strategy._weights / strategy._weights.sum()).pvalue > 1e-3
-    assert strategy._weights / strategy._weights.sum() == pytest.approx((0.05 + 0.8 * np.array([4, 3, 2, 1])) / 8.2)
+def test_draws_follow_the_weights_of_equation_3_8():
+    """By hand, β1 = 0.2, two samples: s = 1/2. Losses 2 and 0.5: w = 0.1 + 1.6 = 1.7 and 0.1 + 0.4 = 0.5, so sample 0
+    has p = 1.7/2.2. Then s = 0.8 and 0.5; losses 1 and 0.5: w = 0.16 + 0.8 = 0.96 and 0.5, p = 0.96/1.46."""
+    first, second = [], []
+    for seed in range(4000):
+        strategy = prepared(2)
+        first.append(draw(strategy, pool_of([2.0, 0.5]), 1, seed)[0])
+        second.append(draw(strategy, pool_of([1.0, 0.5]), 1, seed + 5000)[0])
+    for drawn, p in ((first, 1.7 / 2.2), (second, 0.96 / 1.46)):
+        assert chisquare(np.bincount(drawn, minlength=2), [4000 * p, 4000 * (1 - p)]).pvalue > 1e-3
 
 
-def test_the_meta_batch_is_random_and_no_sample_comes_twice_in_a_batch():
-    strategy = prepared(100, factor=2.0, anneal=0.0)
-    strategy.skip_warm_up()
-    strategy.observe(np.arange(100), np.where(np.arange(100) < 10, 1e9, 0.0))
+def test_the_weight_is_the_running_loss_and_a_part_of_its_difference_to_the_loss():
+    rng = np.random.default_rng(0)
+    before, losses, beta1, beta2 = rng.random(20), rng.random(20), 0.2, 0.8
+    after = beta2 * before + (1 - beta2) * losses
+    assert beta1 * before + (1 - beta1) * losses == pytest.approx(after + (beta2 - beta1) * (losses - before))
+
+
+def test_the_defaults_are_those_that_the_card_states():
+    strategy = EvolvedSampling()
+    assert (strategy.beta1, strategy.beta2, strategy.anneal) == (0.2, 0.8, 0.05)
+    assert smdl.methods.METHODS["evolved_sampling"].candidates == smdl.RandomPool(4)
+
+
+def test_a_pool_changes_the_samples_that_it_holds():
+    strategy = prepared(4)
+    draw(strategy, pool_of([1.0, 2.0], rows=[3, 1]), 1)
+    assert strategy._running.tolist() == pytest.approx([0.25, 0.2 + 0.4, 0.25, 0.2 + 0.2])
+
+
+def test_no_sample_comes_twice_in_a_batch_and_a_loss_of_zero_can_be_drawn():
+    strategy = prepared(6, beta1=0.0)
     for seed in range(20):
-        batch = draw(strategy, 10, seed)
-        assert len(set(batch)) == 10
-    often = np.concatenate([draw(strategy, 10, seed) for seed in range(200)])
-    assert np.mean(often < 10) == pytest.approx(0.2, abs=0.03), "the heavy 10 are in a fifth of the meta-batches each"
+        assert sorted(draw(strategy, pool_of([1e9, 0.0, 0.0, 0.0, 0.0, 0.0]), 6, seed)) == list(range(6))
 
 
-def test_the_first_epoch_is_one_plain_pass_and_the_last_part_is_random():
-    strategy = prepared(20, epochs=4, factor=20.0, anneal=0.25)
-    seen = []
-    for seed in range(4):
-        batch = draw(strategy, 5, seed)
-        strategy.observe(batch, np.where(batch == 3, 1e9, 1e-9))
-        seen += batch.tolist()
-    assert sorted(seen) == list(range(20))
-    hard = [3 in draw(strategy, 1, seed) for seed in range(40)]
-    assert all(hard), "it has almost all of the weight"
-    late = [3 in draw(strategy, 1, seed) for seed in range(40)]
-    assert sum(late) < 10, "from 60 of 80 draws on, all are equally likely"
+def test_the_first_and_the_last_part_of_the_run_are_plain():
+    strategy = prepared(20, epochs=4, anneal=0.25)
+    assert [[strategy.selects_at(epoch, step, 5) for step in (0, 4)] for epoch in range(4)] == [
+        [False, False],
+        [True, True],
+        [True, True],
+        [False, False],
+    ]
+    assert prepared(20, None, anneal=0.0).selects_at(0, 0, 5)
+    strategy.skip_warm_up()
+    assert sum(strategy.selects_at(0, step, 36) for step in range(10)) == 5, "the mean cost of the run"
 
 
-def test_an_epoch_of_the_loader_is_n_draws():
-    data, model = Tuples(30), Net()
-    loader = smdl.DataLoader(data, model, 4, method="evolved_sampling", epochs=3)
-    seen = train(loader, model, sgd(model), 3 * 8)
-    assert [len([*chain(*seen[k : k + 8])]) for k in (0, 8, 16)] == [30] * 3
-    assert sorted(chain(*seen[:8])) == list(range(30))
+def test_the_loader_forwards_four_samples_per_sample_trained_on_and_knows_them():
+    data, model = Tuples(40), Net()
+    loader = smdl.DataLoader(data, model, 5, method="evolved_sampling", epochs=4, options={"anneal": 0.25})
+    assert sorted(chain(*epoch_of(loader))) == list(range(40)), "the first epoch is a plain pass"
     assert loader.forwards == 0
     assert isinstance(loader.strategy, EvolvedSampling)
-    assert (loader.strategy._weights != 1 / 30).all(), "the training forward told every loss"
+    assert (loader.strategy._running == 1 / 40).all()
+    next(iter(loader))
+    assert loader.forwards == 20
+    with torch.no_grad():
+        losses = F.cross_entropy(model.eval()(data.x), data.y, reduction="none").double().numpy()
+    seen = np.flatnonzero(loader.strategy._running != 1 / 40)
+    assert len(seen) == 20
+    assert set(numbers_of(loader)) <= set(seen)
+    assert loader.strategy._running[seen] == pytest.approx(0.8 / 40 + 0.2 * losses[seen], rel=1e-5)
 
 
-def test_the_length_of_the_run_must_be_known_for_its_last_part():
+def test_a_warm_up_leaves_the_running_losses_alone():
+    loader = smdl.DataLoader(Tuples(40), Net(), 5, method="evolved_sampling", options={"anneal": 0.0})
+    loader.warm_up()
+    assert (loader.strategy._running == 1 / 40).all()  # type: ignore[attr-defined]
+
+
+def test_candidates_without_rows_are_refused():
+    pool = pool_of([1.0, 2.0])
+    pool.rows = None
+    with pytest.raises(ValueError, match=r"must know which samples it is shown: .* epoch.score_rows"):
+        draw(prepared(2), pool, 1)
+
+
+def test_the_length_of_the_run_must_be_known_for_its_plain_parts():
     with pytest.raises(ValueError, match=r"evolved_sampling needs epochs=, .* Without it pass anneal=0"):
         EvolvedSampling().prepare(30, None)
     prepared(30, None, anneal=0.0)
 
 
+@pytest.mark.parametrize("running", [torch.zeros(2), torch.full((3,), torch.nan)])
+def test_a_state_that_does_not_fit_is_refused(running):
+    with pytest.raises(ValueError, match="running must be 3 finite numbers"):
+        prepared(3).load_state_dict({"running": running})
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("options", "message"),
     [
-        ({"order": torch.tensor([0, 0, 1])}, "order must hold each of 0..2 once"),
-        ({"running": torch.zeros(2)}, "running must be 3 finite numbers"),
-        ({"weights": torch.full((3,), torch.nan)}, "weights must be 3 finite numbers"),
-        ({"drawn": -1}, "drawn must be a whole number ≥ 0"),
+        ({"beta1": 1.5}, r"beta1 must be a number in \[0, 1\], got 1.5"),
+        ({"beta2": -0.5}, r"beta2 must be a number in \[0, 1\], got -0.5"),
+        ({"anneal": 0.6}, r"anneal must be a part of the run, in \[0, 0.5\], got 0.6"),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused(change, message):
+def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        prepared(3).load_state_dict({**prepared(3).state_dict(), **change})
-
-
-@pytest.mark.parametrize("name", ["beta1", "beta2", "anneal", "factor"])
-def test_bad_options_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        EvolvedSampling(**{name: -1.0})
+        EvolvedSampling(**options)

@@ -201,6 +201,7 @@ class Observed(Candidates):
                 rows, known = rows[kept & seen], torch.from_numpy(kept & seen)
                 scores = scores.each(lambda values: values[known])
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
+            pool.rows = rows
         chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
         if len(unseen) == 0:
             return chosen

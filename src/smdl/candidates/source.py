@@ -212,7 +212,10 @@ class DatasetEpoch(Epoch):
 
     def score_rows(self, batch: Any, rows: np.ndarray, together: bool = False) -> Pool | None:
         """Score a batch of these rows of the dataset. `together`: the rows are those of all ranks."""
-        return self.score(batch, None if self.reference is None else self.reference[rows], together)
+        pool = self.score(batch, None if self.reference is None else self.reference[rows], together)
+        if pool is not None:
+            pool.rows = rows
+        return pool
 
     def score_all(self) -> Pool | None:
         """Score the whole dataset; None if the strategy needs no scores."""
@@ -227,7 +230,9 @@ class DatasetEpoch(Epoch):
             if self.ranks.size > 1:
                 size = len(requests[0].rows)
                 scores = scores.each(lambda value: self._put_together(value, len(own), size))
-            return self.scorer.pool(scores, self.reference)
+            pool = self.scorer.pool(scores, self.reference)
+            pool.rows = np.arange(self.samples)
+            return pool
 
     def _put_together(self, mine: Tensor, batches: int, size: int) -> Tensor:
         """Return the scores of all samples from those of each rank, `batches` of `size` rows; the last may be short."""
