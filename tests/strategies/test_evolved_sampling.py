@@ -28,9 +28,10 @@ def draw(strategy: EvolvedSampling, pool: smdl.Pool, size: int, seed: int = 0) -
 
 
 def test_the_running_loss_is_that_of_all_candidates_drawn_or_not():
-    """By hand, β2 = 0.8, two samples: s = 1/2. Loss 2: s = 0.4 + 0.4 = 0.8. Then loss 1: s = 0.64 + 0.2 = 0.84."""
+    """By hand, β2 = 0.8, two samples: s = 1/2. Losses 2 and 1: s = 0.4 + 0.4 = 0.8 and 0.4 + 0.2 = 0.6. Then losses 1
+    and 0.6: s = 0.64 + 0.2 = 0.84 and 0.6."""
     strategy = prepared(2)
-    for losses, running in (([2.0, 0.5], [0.8, 0.5]), ([1.0, 0.5], [0.84, 0.5])):
+    for losses, running in (([2.0, 1.0], [0.8, 0.6]), ([1.0, 0.6], [0.84, 0.6])):
         assert len(draw(strategy, pool_of(losses), 1)) == 1
         assert strategy._running.tolist() == pytest.approx(running)
 
