@@ -47,6 +47,18 @@ def test_half_of_the_losses_below_the_mean_are_left_out_and_the_others_of_them_c
     assert np.abs(kept[:4] / 400 - 0.5).max() < 0.1
 
 
+def test_the_defaults_are_those_of_the_authors_code():
+    assert (InfoBatch().prune, InfoBatch().delta) == (0.5, 0.875)
+
+
+def test_an_odd_number_below_the_mean_keeps_the_floor_of_its_half():
+    """By hand, as `int(keep_ratio * len(...))` in the authors' `prune`: 3 are below the mean 2, 1 of them stays."""
+    strategy = after_the_first_pass(np.array([0.0, 1, 1, 3, 5]))
+    draw(strategy, 1)
+    assert len(strategy._order) == 3
+    assert sorted(strategy._weights) == [1.0, 1.0, 2.0]
+
+
 def test_a_sample_at_the_mean_is_never_left_out():
     strategy = after_the_first_pass(np.ones(6))
     assert draw(strategy, 6).weights is None
