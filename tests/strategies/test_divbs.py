@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 import smdl
 from smdl.greedy.specification import gradient
@@ -73,6 +74,26 @@ def test_the_factored_form_is_gram_schmidt_on_whole_gradients(pool, data):
     k = sum(value > 1e-6 * whole for value in values)  # later picks are decided by rounding
     assert picks[:k].tolist() == expected[:k]
     np.testing.assert_allclose(gains[:k], values[:k], rtol=1e-5)
+
+
+def test_drawn_pairs_are_as_likely_as_in_the_authors_code():
+    """The pool of the first test, whole gradients, and the mean as the first residual. By hand: the first pick has
+    p ∝ 3.5, 3.25, 2.5; after sample 0 the second has p ∝ 0, 0.625, 2.5, so that sample 2 has 0.8."""
+    pool = errors_of_one([[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]])
+    gradients, expected = np.array([gradient(pool, k) for k in range(3)]), np.zeros((3, 3))
+    mean = gradients.mean(0)
+    first = np.abs(gradients @ mean)
+    for k, g in enumerate(gradients):
+        direction = g / np.linalg.norm(g)
+        second = np.abs(gradients @ (mean - (direction @ mean) * direction))
+        second[k] = 0.0  # except for rounding
+        expected[k] = first[k] / first.sum() * second / second.sum()
+    assert expected[0, 2] == pytest.approx(3.5 / 9.25 * 0.8)
+    strategy, counts = DivBS(sampled=True), np.zeros((3, 3))
+    for seed in range(4000):
+        counts[tuple(strategy.select(pool, np.arange(3), 2, np.random.default_rng(seed)).indices)] += 1
+    apart = ~np.eye(3, dtype=bool)
+    assert chisquare(counts[apart], 4000 * expected[apart]).pvalue > 1e-3
 
 
 def test_drawn_picks_follow_the_inner_products():
