@@ -27,6 +27,14 @@ def test_the_largest_reducible_losses_are_taken():
     assert RhoLoss().select(pool, np.array([0, 2, 3]), 1, np.random.default_rng(0)).indices.tolist() == [2]
 
 
+def test_a_batch_is_a_tenth_of_what_is_forwarded():
+    """By hand, with the numbers of the authors' configs: ⌊0.1 · 320⌋ = 32."""
+    data = Tuples(400)
+    loader = smdl.DataLoader(data, Net(), 32, method="rho_loss", reference=torch.zeros(400, 1))
+    next(iter(loader))
+    assert (len(numbers_of(loader)), loader.forwards) == (32, 320)
+
+
 def test_the_irreducible_loss_of_a_sample_comes_from_a_model_that_did_not_see_it(monkeypatch):
     data, seen = Tuples(31), {"_train": list[np.ndarray](), "_scores": list[np.ndarray]()}
 
