@@ -53,6 +53,12 @@ def test_probabilities_weights_and_tau_of_two_samples():
     assert strategy.tau == pytest.approx(0.9 * 3 + 0.1 * 1.25**0.5)
 
 
+def test_the_defaults_are_those_of_the_authors_code():
+    """By hand: a pool of 3 batches, so that the threshold is (3b + 3b) / 3b = 2."""
+    assert (Importance().threshold, Importance().momentum) == (2.0, 0.9)
+    assert smdl.methods.METHODS["importance"].candidates == smdl.RandomPool(3)
+
+
 def test_tau_is_the_equation_of_the_paper():
     g = np.random.default_rng(0).random(50) ** 4
     p, u = g / g.sum(), 1 / 50
