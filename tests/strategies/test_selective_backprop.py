@@ -22,6 +22,12 @@ def test_ranks_are_drawn_by_a_power_of_their_place():
     assert probabilities(3, 1) == pytest.approx(np.array([1, 9, 25]) / 35)
 
 
+def test_the_defaults_are_those_of_composer():
+    strategy = SelectiveBackprop()
+    assert (strategy.start, strategy.end, strategy.interrupt) == (0.5, 0.9, 2)
+    assert smdl.methods.METHODS["selective_backprop"].candidates == smdl.RandomPool(2), "keep is a half"
+
+
 def test_high_losses_come_more_often():
     strategy, counts = prepared(), np.zeros(4)
     pool = smdl.Pool(torch.rand(4, 2), losses=torch.tensor([3.0, 1.0, 4.0, 2.0]))
