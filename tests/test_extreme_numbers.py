@@ -84,12 +84,12 @@ def test_a_gain_that_is_not_a_number_is_an_error_by_name(optimizer, options, bad
 
 def test_kernels_never_index_by_what_they_did_not_find():
     term, modular, members = gains.ModularOnly(0.0), np.full(5, np.nan), np.arange(5, dtype=np.int32)
-    none = members[:0]
+    none, picked, found = members[:0], np.empty(3, np.int32), np.empty(3)
     for lazy in (True, False):
         with pytest.raises(FloatingPointError, match="not a number"):
-            kernels.exact(term, modular, members, 3, 3, -np.inf, lazy, np.uint64(1), none)
+            kernels.exact(term, modular, members, 3, -np.inf, lazy, np.uint64(1), none, picked, found)
     with pytest.raises(FloatingPointError, match="not a number"):
-        kernels.stochastic(term, modular, members, 3, 3, -np.inf, 2, np.uint64(1), none)
+        kernels.stochastic(term, modular, members, 3, -np.inf, 2, np.uint64(1), none, picked, found)
 
 
 def test_a_spread_within_rounding_is_a_constant():

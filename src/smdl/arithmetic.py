@@ -80,27 +80,28 @@ _LEAST = np.float32(2.0**-14)
 
 def largest(values: np.ndarray) -> float:
     """Return the largest |x|; infinity or NaN if some x is. Halves are stored as for `value`."""
-    zero, kind = _BITS[values.dtype]
-    bits = np.array([_largest(values, zero)], zero.dtype)
-    return float(((bits.astype(np.int32) << 16) if kind is None else bits).view(kind or np.float32)[0])
+    found = _largest(values, _ZEROS[values.dtype])
+    return math.inf if found >= 2.0**16 and values.dtype == np.uint16 else found  # `value` reads no infinite float16
 
 
 @compiled
 def _largest(values, zero):
     """Find the maximum among integers of the same bits: unlike floats they vectorise, and NaN is above infinity."""
-    bits, without_sign = values.ravel().view(zero.dtype), np.iinfo(zero.dtype).max
+    flat = values.ravel()
+    bits, without_sign = flat.view(zero.dtype), np.iinfo(zero.dtype).max
     top = zero[0]
     for i in range(len(bits)):
         top = max(top, zero.dtype.type(bits[i] & without_sign))
-    return top
+    found = np.full((1, 1), top, zero.dtype)
+    return np.float64(value(found.view(flat.dtype), 0, 0))
 
 
-#: By type of numbers as stored: a zero of the integers of the same width, and the floats of these bits.
-_BITS: dict[np.dtype, tuple[np.ndarray, type | None]] = {
-    np.dtype(np.float32): (np.zeros(1, np.int32), np.float32),
-    np.dtype(np.float64): (np.zeros(1, np.int64), np.float64),
-    np.dtype(np.uint16): (np.zeros(1, np.int16), np.float16),
-    np.dtype(np.int16): (np.zeros(1, np.int16), None),  # bfloat16: the upper half of a float32
+#: By type of numbers as stored: a zero of the integers of the same width.
+_ZEROS: dict[np.dtype, np.ndarray] = {
+    np.dtype(np.float32): np.zeros(1, np.int32),
+    np.dtype(np.float64): np.zeros(1, np.int64),
+    np.dtype(np.uint16): np.zeros(1, np.int16),
+    np.dtype(np.int16): np.zeros(1, np.int16),
 }
 
 
@@ -120,8 +121,9 @@ def row_range(rows: np.ndarray) -> tuple[float, float, float]:
     for i in range(len(rows)):
         total = 0.0
         for c in range(rows.shape[1]):
-            least = min(least, np.float64(rows[i, c]))
-            total += np.float64(rows[i, c])
+            x = np.float64(value(rows, i, c))
+            least = min(least, x)
+            total += x
         low, high = min(low, total), max(high, total)
     return least, low, high
 
@@ -191,18 +193,20 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def gradient_parts(
-    features: np.ndarray, errors: np.ndarray, bias: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return the errors e, (N, C), in the type of f; ‖e‖² and ‖f‖² + bias, (N,); and the largest ‖g‖ = ‖e‖ ‖f‖."""
-    n = len(features)
-    converted, e, f, longest = np.empty(errors.shape, type_of(features)), np.empty(n), np.empty(n), 0.0
-    for i in range(n):
-        for c in range(errors.shape[1]):
-            converted[i, c] = errors[i, c]
+def subtract_ones(rows: np.ndarray, columns: np.ndarray) -> None:
+    """Subtract 1 from one number of each row in place: rows − onehot(columns)."""
+    for i in range(len(rows)):
+        rows[i, columns[i]] -= 1
+
+
+@compiled
+def gradient_norms(features: np.ndarray, errors: np.ndarray, bias: float, e: np.ndarray, f: np.ndarray) -> float:
+    """Write ‖e‖² and ‖f‖² + bias, (N,), to `e` and `f`. Return the largest ‖g‖ = ‖e‖ ‖f‖."""
+    longest = 0.0
+    for i in range(len(features)):
         e[i], f[i] = _squared_norm(errors, i), _squared_norm(features, i) + bias
         longest = max(longest, math.sqrt(e[i] * f[i]))
-    return converted, e, f, longest
+    return longest
 
 
 @compiled

@@ -140,7 +140,7 @@ class Metric:
         self._device = pool.device
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
         self.doubled = doubled_square(self.sigma)
-        self.bound = {EUCLIDEAN: 2.0 * space.radius, COSINE: 2.0, GAUSSIAN: 1.0}[self.code]
+        self.bound = 2.0 * space.radius if self.code == EUCLIDEAN else 2.0 if self.code == COSINE else 1.0
         self._lengths = widest(space.lengths(), self._device) if self.code == COSINE else None
 
     def between(self, i: Tensor, j: Tensor) -> Tensor:

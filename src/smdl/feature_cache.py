@@ -59,9 +59,10 @@ class FeatureCache:
         if self._features is None:
             self._allocate(features.shape[1], outputs, targets, scorer)
         device = self._move(scorer)
+        on_host = torch.from_numpy(rows)
         if targets is not None and self._targets is not None:
-            self._targets[torch.from_numpy(rows)] = targets.detach().cpu()
-        index = torch.from_numpy(rows).to(device)
+            self._targets[on_host] = targets.detach().cpu()
+        index = on_host.to(device)
         if found is None:
             self._seen.index_fill_(0, index, True)
         else:
@@ -83,7 +84,8 @@ class FeatureCache:
         if self._features is None:
             return None
         device = self._move(scorer)
-        index = torch.from_numpy(rows).to(device)
+        on_host = torch.from_numpy(rows)
+        index = on_host.to(device)
         features, seen = self._features.index_select(0, index).float(), self._seen.index_select(0, index)
         if self._outputs is not None:
             outputs = self._outputs.index_select(0, index).float()
@@ -101,7 +103,8 @@ class FeatureCache:
             return Scores(features, losses=outputs[:, 0]), seen.numpy()
         if self._targets is None:
             return Scores(features), seen.numpy()
-        return scorer.scores(features, scorer.shaped(outputs), self._targets[torch.from_numpy(rows)]), seen.numpy()
+        targets = self._targets.index_select(0, on_host)  # faster than `[]`
+        return scorer.scores(features, scorer.shaped(outputs), targets), seen.numpy()
 
     def knows_classes(self, scorer: Scorer) -> bool:
         """Whether the targets seen so far are class numbers."""

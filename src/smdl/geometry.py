@@ -1,7 +1,6 @@
 """Geometry: the points of a pool and their distances, as an objective measures them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ def holds_matrix(n: int, device: torch.device) -> bool:
     return n <= DENSE or 4 * n * n <= memory.available(device) // 4
 
 
-def _no_report(what: str, done: int, total: int) -> None: ...
+def no_report(what: str, done: int, total: int) -> None: ...
 
 
 class Geometry:
@@ -44,18 +43,9 @@ class Geometry:
 
     def __init__(self, objective: "Objective", pool: Pool) -> None:
         self.objective, self.pool = objective, pool
-        self.report = _no_report
+        self.report: Callable[[str, int, int], None] = no_report  # called during long work: what, done, total
         self._moved: dict[str, Tensor] = {}
         self._sides: list[tuple[slice, Side]] | None = None
-
-    @contextmanager
-    def reporting(self, progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
-        """Call progress(what, done, total) during long work."""
-        self.report = progress or _no_report
-        try:
-            yield
-        finally:
-            self.report = _no_report
 
     @cached_property
     def scaled_features(self) -> tuple[Tensor, float]:
@@ -141,8 +131,10 @@ class Geometry:
             return self.pool.similarities
         if self.graph is not None or self.covered is not None or not holds_matrix(n, self.pool.device):
             return None
-        if (n <= SMALL and self.pool.device.type == "cpu") or self.metric.bound == 0.0:
-            matrix = torch.from_numpy(similarity_matrix(self.points)).to(self.pool.device)
+        if n <= SMALL and self.pool.features.is_cpu:
+            matrix = torch.from_numpy(similarity_matrix(self.points))
+        elif self.metric.bound == 0.0:
+            matrix = torch.zeros(n, n, device=self.pool.device)
         else:
             matrix = self.blocks.matrix(partial(self.report, "similarities"))
         return matrix if self.caps is None else matrix.clamp_(max=self.caps)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.distances import by_chunks
-from smdl.pool import Pool, host, real, stored, widest
+from smdl.pool import Pool, real, stored, widest
 
 
 class GradientSpace:
@@ -28,14 +28,14 @@ class GradientSpace:
 
     def __init__(self, pool: Pool, features: Tensor | None = None, scale: float = 1.0) -> None:
         """Use the pool's features, or `features`, which are the pool's times `scale`."""
-        features = pool.features if features is None else features
-        self._pool, self._features = pool, features
+        self._pool, self._features = pool, pool.features if features is None else features
         self.bias = scale * scale if pool.bias else 0.0
-        self.host = stored(features)
-        # errors (N, C); E and F, (N,); max ‖g_i‖, a bound that needs no mean gradient, (C, D)
-        self.host_errors, self.error_norms, self.feature_norms, self.radius = arithmetic.gradient_parts(
-            self.host, host(pool.errors), self.bias
-        )
+        self.host = pool.on_host("features") if self._features is pool.features else stored(self._features)
+        errors = pool.on_host("errors")
+        self.host_errors = errors.astype(np.float64 if self.host.dtype == np.float64 else np.float32, copy=False)
+        self.error_norms, self.feature_norms = np.empty(len(pool)), np.empty(len(pool))  # E and F
+        # max ‖g_i‖, a bound that needs no mean gradient, (C, D)
+        self.radius = arithmetic.gradient_norms(self.host, errors, self.bias, self.error_norms, self.feature_norms)
 
     @property
     def rows(self) -> Tensor:

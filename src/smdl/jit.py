@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = njit
@@ -83,8 +84,12 @@ class _Cache(FunctionCache):
         self._cache_file = _CacheFile(self._cache_path, name, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Numba's method would first import all that a compilation may need, even scipy.linalg. That takes most of the
+        time of the first selection of a process, and a compilation does it anyway."""
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except Exception:  # a damaged pickle can fail in any way
             with suppress(OSError):
                 self.flush()

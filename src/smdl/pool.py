@@ -49,25 +49,27 @@ class Pool:
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
-        self.features, self.largest = _matrix("features", features)  # largest: the greatest |feature|
-        if self.features.shape[0] == 0:
+        self._on_host: dict[str, np.ndarray] = {}  # see on_host
+        self.features, self.largest = self._checked("features", features)  # largest: the greatest |feature|
+        self.device, self._size = self.features.device, self.features.shape[0]
+        if self._size == 0:
             raise ValueError("features must have at least one row, got an empty pool of shape (0, ...)")
         self.bias = true_or_false("bias", bias)
-        self.probabilities = None if probabilities is None else as_matrix("probabilities", probabilities)
-        self.reference = None if reference is None else as_matrix("reference", reference)
-        self.losses = None if losses is None else _vector("losses", losses)
-        self.labels = None if labels is None else _labels(labels)
-        self.given_errors = None if errors is None else as_matrix("errors", errors)
+        self.probabilities = self._column("probabilities", probabilities)
+        self.reference = self._column("reference", reference)
+        self.losses = self._column("losses", losses, dimensions=1)
+        self.labels = None if labels is None else self._class_numbers(labels)
+        self.given_errors = self._column("errors", errors)
         self.query = None if query is None else as_matrix("query", query)
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
-        self._check_rows()
         if self.query is not None and self.query.shape[1] != self.features.shape[1]:
             columns, wanted = self.query.shape[1], self.features.shape[1]
             raise ValueError(f"query must have as many columns as features: {wanted}, got {columns}")
         if self.probabilities is not None:
-            _check_probabilities(self.probabilities)
-        self._check_classes()
+            self._check_probabilities(self.probabilities)
+        if self.labels is not None:
+            self._check_classes(self.labels)
         self._problems: dict[Any, Any] = {}
 
     @classmethod
@@ -96,7 +98,7 @@ class Pool:
         values = np.asarray(similarities.data) if sparse else similarities
         if len(similarities.shape) != 2 or similarities.shape[0] != similarities.shape[1]:
             raise ValueError(f"similarities must have shape (N, N), got {tuple(similarities.shape)}")
-        checked, largest = _floats("similarities", values)
+        checked, _, largest = _floats("similarities", values)
         if checked.numel() and float(checked.min()) < 0:
             raise ValueError(f"similarities must be ≥ 0, got {float(checked.min()):.6g}")
         pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels)
@@ -111,19 +113,22 @@ class Pool:
         twin.__dict__.update(self.__dict__, _problems={})
         return twin
 
+    def on_host(self, name: str) -> np.ndarray:
+        """Return a column as the compiled loops read it, see `stored`."""
+        if name not in self._on_host:
+            by_loops = name == "errors" and self.features.is_cpu
+            self._on_host[name] = self._cross_entropy_errors() if by_loops else stored(getattr(self, name))
+        return self._on_host[name]
+
     def __len__(self) -> int:
-        return self.features.shape[0]
+        return self._size
 
     def __repr__(self) -> str:
         held = [f"features {tuple(self.features.shape)}"]
         for name, value in self._columns():
             if value is not None:
                 held.append(f"{name} {tuple(value.shape)}")
-        return f"Pool({', '.join(held)}, device={self.features.device})"
-
-    @property
-    def device(self) -> torch.device:
-        return self.features.device
+        return f"Pool({', '.join(held)}, device={self.device})"
 
     @cached_property
     def classes(self) -> int:
@@ -140,11 +145,15 @@ class Pool:
             return self.given_errors
         assert self.probabilities is not None
         assert self.labels is not None
-        if self.device.type != "cpu":
-            return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
-        errors = host(self.probabilities).copy()  # torch takes three times as long for the pool of a step
-        errors[np.arange(len(errors)), host(self.labels)] -= 1
-        return torch.from_numpy(errors)
+        if self.features.is_cpu:
+            return torch.from_numpy(self.on_host("errors"))
+        return self.probabilities.scatter(1, self.labels.unsqueeze(1), -1.0, reduce="add")
+
+    def _cross_entropy_errors(self) -> np.ndarray:
+        """Return `errors` on the host: torch takes several times as long for the pool of a step."""
+        errors = self.on_host("probabilities").copy()
+        arithmetic.subtract_ones(errors, self.on_host("labels"))
+        return errors
 
     def _columns(self) -> tuple[tuple[str, Tensor | None], ...]:
         return (
@@ -155,20 +164,48 @@ class Pool:
             ("errors", self.given_errors),
         )
 
-    def _check_rows(self) -> None:
-        samples, device = len(self), self.device
-        for name, value in self._columns():
-            if value is None:
-                continue
-            if value.shape[0] != samples:
-                raise ValueError(f"{name} must have one row per sample: {samples} features, {len(value)} {name}")
-            if value.device != device:
-                raise ValueError(f"{name} must be on the features' device {device}, got {value.device}")
+    def _checked(self, name: str, value: Array, dimensions: int = 2) -> tuple[Tensor, float]:
+        """Return a tensor of finite numbers and the largest |x|. Keep its values on the host if it is there."""
+        tensor, values, largest = _floats(name, value)
+        _check_shape(name, tensor, dimensions)
+        if values is not None:
+            self._on_host[name] = values
+        return tensor, largest
 
-    def _check_classes(self) -> None:
-        if self.labels is None:
-            return
-        low, high = _label_range(self.labels)
+    def _column(self, name: str, value: Array | None, dimensions: int = 2) -> Tensor | None:
+        return None if value is None else self._one_row_per_sample(name, self._checked(name, value, dimensions)[0])
+
+    def _class_numbers(self, value: Array) -> Tensor:
+        return self._one_row_per_sample("labels", _labels(value))
+
+    def _one_row_per_sample(self, name: str, value: Tensor) -> Tensor:
+        if value.shape[0] != self._size:
+            raise ValueError(f"{name} must have one row per sample: {self._size} features, {len(value)} {name}")
+        if value.device != self.device:
+            raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
+        return value
+
+    def _check_probabilities(self, rows: Tensor, tolerance: float = 1e-3) -> None:
+        if rows.is_cpu:
+            least, low, high = arithmetic.row_range(self.on_host("probabilities"))
+        else:
+            sums = rows.sum(dim=1)
+            least, low, high = float(rows.min()), float(sums.min()), float(sums.max())
+        if least < 0:
+            raise ValueError(f"probabilities must be ≥ 0, got {least:.6g}")
+        if max(high - 1, 1 - low) > tolerance:
+            sums = rows.sum(dim=1)
+            row = int((sums - 1).abs().argmax())
+            raise ValueError(
+                f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"
+                " (are these logits? take their softmax first)"
+            )
+
+    def _check_classes(self, labels: Tensor) -> None:
+        if labels.is_cpu:
+            low, high = arithmetic.whole_range(self.on_host("labels"))
+        else:
+            low, high = map(int, labels.aminmax())
         if low < 0:
             raise ValueError(f"labels must be class numbers ≥ 0, got {low}")
         if self.probabilities is not None and high >= self.probabilities.shape[1]:
@@ -226,7 +263,7 @@ def widest(values: np.ndarray, device: torch.device) -> Tensor:
 
 def _tensor(name: str, value: Array) -> Tensor:
     if isinstance(value, Tensor):
-        return value.detach()
+        return value.detach() if value.requires_grad else value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one: fill or drop its masked values first")
     try:
@@ -245,8 +282,9 @@ def _tensor(name: str, value: Array) -> Tensor:
         return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else np.ascontiguousarray(array))
 
 
-def _floats(name: str, value: Array) -> tuple[Tensor, float]:
-    """Return a contiguous float32 or float64 tensor of finite numbers, and the largest |x|. Many halves stay halves."""
+def _floats(name: str, value: Array) -> tuple[Tensor, np.ndarray | None, float]:
+    """Return a contiguous float32 or float64 tensor of finite numbers, its values as the compiled loops read them if it
+    is on the host, and the largest |x|. Many halves stay halves."""
     tensor = _tensor(name, value)
     large_halves = tensor.dtype in HALVES and tensor.numel() > LARGE
     if tensor.dtype not in (torch.float32, torch.float64) and not large_halves:
@@ -254,34 +292,16 @@ def _floats(name: str, value: Array) -> tuple[Tensor, float]:
             raise ValueError(f"{name} must be real numbers, got {tensor.dtype}")
         tensor = tensor.to(_float_type(name, tensor))
     tensor = tensor.contiguous()
-    largest = _largest(tensor)
+    values = stored(tensor) if tensor.is_cpu else None
+    if values is not None:
+        largest = arithmetic.largest(values)  # for the pool of one step, compiled loops take half the time of torch
+    else:
+        largest = max(map(abs, map(float, tensor.aminmax()))) if tensor.numel() else 0.0
     if not math.isfinite(largest):
         row = next(k for k, part in enumerate(tensor) if not bool(torch.isfinite(part).all()))
         where = (row, *torch.nonzero(~torch.isfinite(tensor[row]))[0].tolist())
         raise ValueError(f"{name} must be finite, got {tensor[where].item()} at {where}")
-    return tensor, largest
-
-
-def _largest(tensor: Tensor) -> float:
-    """Return the largest |x| of a contiguous tensor; infinity or NaN if some x is."""
-    if tensor.device.type == "cpu":  # for the pool of one step, compiled loops take half the time of torch
-        return arithmetic.largest(stored(tensor))
-    return max(map(abs, map(float, tensor.aminmax()))) if tensor.numel() else 0.0
-
-
-def _label_range(labels: Tensor) -> tuple[int, int]:
-    if labels.device.type == "cpu":
-        return arithmetic.whole_range(labels.numpy())
-    low, high = labels.aminmax()
-    return int(low), int(high)
-
-
-def _row_range(rows: Tensor) -> tuple[float, float, float]:
-    """Return the least number, the least sum of a row and the greatest one."""
-    if rows.device.type == "cpu":
-        return arithmetic.row_range(rows.numpy())
-    low, high = rows.sum(dim=1).aminmax()
-    return float(rows.min()), float(low), float(high)
+    return tensor, values, largest
 
 
 def _float_type(name: str, tensor: Tensor) -> torch.dtype:
@@ -301,21 +321,16 @@ def finite(name: str, value: Array) -> Tensor:
 
 def as_matrix(name: str, value: Array) -> Tensor:
     """Return a tensor of finite numbers, (samples, columns); errors call it `name`."""
-    return _matrix(name, value)[0]
-
-
-def _matrix(name: str, value: Array) -> tuple[Tensor, float]:
-    tensor, largest = _floats(name, value)
-    if tensor.ndim != 2 or tensor.shape[1] == 0:
-        raise ValueError(f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}")
-    return tensor, largest
-
-
-def _vector(name: str, value: Array) -> Tensor:
-    tensor, _ = _floats(name, value)
-    if tensor.ndim != 1:
-        raise ValueError(f"{name} must have one dimension (samples,), got shape {tuple(tensor.shape)}")
+    tensor = finite(name, value)
+    _check_shape(name, tensor, dimensions=2)
     return tensor
+
+
+def _check_shape(name: str, tensor: Tensor, dimensions: int) -> None:
+    if dimensions == 1 and tensor.ndim != 1:
+        raise ValueError(f"{name} must have one dimension (samples,), got shape {tuple(tensor.shape)}")
+    if dimensions == 2 and (tensor.ndim != 2 or tensor.shape[1] == 0):
+        raise ValueError(f"{name} must have two dimensions (samples, columns), got shape {tuple(tensor.shape)}")
 
 
 def _labels(value: Array) -> Tensor:
@@ -327,16 +342,3 @@ def _labels(value: Array) -> Tensor:
             raise ValueError(f"labels must be whole class numbers, got {tensor.dtype}")
         tensor = tensor.to(torch.int64)
     return tensor.contiguous()
-
-
-def _check_probabilities(probabilities: Tensor, tolerance: float = 1e-3) -> None:
-    least, low, high = _row_range(probabilities)
-    if least < 0:
-        raise ValueError(f"probabilities must be ≥ 0, got {least:.6g}")
-    if max(high - 1, 1 - low) > tolerance:
-        sums = probabilities.sum(dim=1)
-        row = int((sums - 1).abs().argmax())
-        raise ValueError(
-            f"probabilities must sum to 1 in every row, got {float(sums[row]):.6g} in row {row}"
-            " (are these logits? take their softmax first)"
-        )

@@ -59,6 +59,7 @@ class Reader:
                 num_workers = max(1, read_ahead)
             usual = options.get("prefetch_factor") or 2
             options["prefetch_factor"] = max(1, min(usual, read_ahead // num_workers))
+        self.reads_ahead = num_workers > 0
         items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
         self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}
         self._loader = self._new_loader()

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from smdl.errors import callable_or_none, choice, number, one_of, whole_number
-from smdl.geometry import DENSE
+from smdl.geometry import DENSE, no_report
 from smdl.greedy.maximise import OPTIMIZERS, Rule
 from smdl.greedy.partition import Spread, get_mini_batch
 from smdl.limits import as_array, candidates_of, check_indices, check_size, make_limits, size_of
@@ -34,7 +34,7 @@ class Selection:
     gains: np.ndarray  # (k,) float64
     value: float
     _problem: Problem | None = field(default=None, repr=False)
-    _rows: np.ndarray | None = field(default=None, repr=False)  # of the pool, if indices are a dataset's
+    _rows: np.ndarray | None = field(default=None, repr=False)  # of the pool; None: indices are these rows
     weights: np.ndarray | None = None  # (k,) float64
     _initial: np.ndarray | None = field(default=None, repr=False)  # chosen before
 
@@ -44,7 +44,7 @@ class Selection:
     def renumbered(self, numbers: np.ndarray) -> "Selection":
         """Return the same picks with index numbers[i] in place of row i of the pool."""
         rows = self._pool_rows
-        return replace(self, indices=numbers[rows], _rows=rows)
+        return self._with(indices=numbers[rows], _rows=rows)
 
     def part(self, rows: slice | np.ndarray) -> "Selection":
         """Return some of the picks."""
@@ -60,7 +60,13 @@ class Selection:
 
     def on_host(self) -> "Selection":
         """Return the same picks with indices as a NumPy array."""
-        return replace(self, indices=as_array(self.indices))
+        return self._with(indices=self._pool_rows) if isinstance(self.indices, torch.Tensor) else self
+
+    def _with(self, **changes: Any) -> "Selection":
+        """Return a copy with other fields. `dataclasses.replace` takes several times as long, which counts per step."""
+        twin = object.__new__(Selection)
+        twin.__dict__.update(self.__dict__, **changes)
+        return twin
 
     @cached_property
     def shares(self) -> np.ndarray | None:
@@ -178,12 +184,16 @@ def select(
     _warn_if_long(pool, objective, high, optimizer, len(candidates))
     rule = Rule(optimizer, low, high, penalty, float(epsilon), given, limits)
     problem = objective.on(pool)
-    with problem.geometry.reporting(progress):
+    problem.geometry.report = progress or no_report
+    try:
         picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
-    indices: Any = picks.indices.astype(np.int64)
+    finally:
+        problem.geometry.report = no_report
+    rows = picks.indices.astype(np.int64)
+    indices = rows
     if pool.is_torch:
-        indices = torch.from_numpy(indices).to(pool.device)
-    return Selection(indices, picks.gains, float(picks.gains.sum()), problem, _initial=given)
+        indices = torch.from_numpy(rows) if pool.features.is_cpu else torch.from_numpy(rows).to(pool.device)
+    return Selection(indices, picks.gains, float(np.add.reduce(picks.gains)), problem, rows, _initial=given)
 
 
 def _warn_if_long(pool: Pool, objective: Objective, size: int, optimizer: str, candidates: int) -> None:

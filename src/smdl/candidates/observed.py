@@ -131,7 +131,7 @@ class Observed(Candidates):
                 self._window.append(self._plan(epoch, pools, next_planned, step))
                 waiting.append((next_planned, self._window[-1].rows(ranks)))
                 next_planned += 1
-            if read is None or self.lag == 0:
+            if read is None or (self.lag == 0 and epoch.reader.reads_ahead):  # workers asked for more, and got the end
                 read = epoch.read(_taken_from(waiting))
             rows, batch, _ = next(read)
             planned = self._window.popleft()
@@ -185,11 +185,12 @@ class Observed(Candidates):
             with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
                 found = self._cache.scores(epoch.scorer, rows)
         trusted = ~self._left_out[rows]
-        kept = trusted if trusted.sum() >= size else np.ones(len(rows), bool)
-        if kept.sum() == size:
+        kept = trusted if np.count_nonzero(trusted) >= size else np.ones(len(rows), bool)
+        count = np.count_nonzero(kept)
+        if count == size:
             return drawn(rows[kept])
         if not epoch.strategy.needs_scores:
-            return epoch.choose(None, np.arange(kept.sum()), size, step, epoch.together).renumbered(rows[kept])
+            return epoch.choose(None, np.arange(count), size, step, epoch.together).renumbered(rows[kept])
         if found is None:
             return drawn(rows[kept][:size])
         scores, seen = found
@@ -197,9 +198,10 @@ class Observed(Candidates):
         if len(unseen) == size:
             return drawn(unseen)
         with epoch.clock("scoring"):
-            if not (kept & seen).all():
-                rows, known = rows[kept & seen], torch.from_numpy(kept & seen)
-                scores = scores.each(lambda values: values[known])
+            known = kept & seen
+            if np.count_nonzero(known) < len(rows):
+                rows, at = rows[known], torch.from_numpy(known)
+                scores = scores.each(lambda values: values[at])
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
             pool.rows = rows
         chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)

@@ -70,7 +70,7 @@ CompiledTerm = ModularOnly | NearestPick | FacilityLocations | Coverage | Determ
 def compiled_term(problem: Problem, size: int) -> CompiledTerm | None:
     """Return the set term of the problem as the loops below take it, for batches of `size`; None where they do not
     support it."""
-    if problem.pool.device.type != "cpu" or not problem.objective.diminishing or len(problem.set_terms) > 1:
+    if not problem.pool.features.is_cpu or not problem.objective.diminishing or len(problem.set_terms) > 1:
         return None
     geometry = problem.geometry
     for name, term in problem.set_terms.items():

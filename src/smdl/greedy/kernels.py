@@ -33,12 +33,12 @@ def start(term, state, picked, initial):
 
 
 @compiled
-def exact(term, modular, members, size, low, penalty, lazy, key, initial):
+def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gains):
     """Maximise greedily over `members` (ascending). Each step computes the gain of every candidate, or with `lazy`
-    only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`. The batch starts
-    with the samples `initial`, which are not returned."""
-    n, given = len(members), len(initial)
-    state, picked, gains = empty_state(term), np.empty(given + size, np.int32), np.empty(size)
+    only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`. Write the samples
+    `initial`, which the batch starts with, and the picks to `picked`, the gains of the picks to `gains`. Return how
+    many were picked."""
+    n, given, size, state = len(members), len(initial), len(gains), empty_state(term)
     start(term, state, picked, initial)
     bounds, seen = np.empty(n), np.full(n, given, np.int32)
     single_gains(term, state, modular, members, picked, given, bounds)
@@ -56,6 +56,16 @@ def exact(term, modular, members, size, low, penalty, lazy, key, initial):
             best = bounds[winner]
         else:
             first = np.argmax(tops)
+            if lazy:  # the greatest bound first: its gain rules out most of the others
+                winner = first * block + np.argmax(bounds[first * block : (first + 1) * block])
+                if seen[winner] != count:
+                    a = members[winner]
+                    best, seen[winner] = gain_of(
+                        term, state, modular[a], a, picked, seen[winner], count, bounds[winner], -np.inf
+                    )
+                    _check_gain(best)
+                    bounds[winner] = best
+                best = bounds[winner]
             for step in range(-1, blocks):
                 k = first if step < 0 else step
                 if step == first or (lazy and tops[k] < best):
@@ -79,18 +89,17 @@ def exact(term, modular, members, size, low, penalty, lazy, key, initial):
                     top = max(top, bound)
                 tops[k] = top
         if count - given >= low and best < penalty:
-            return picked[given:count], gains[: count - given]
+            return count - given
         picked[count], gains[count - given] = members[winner], best
         bounds[winner] = -np.inf
         add_pick(term, state, members[winner])
-    return picked[given:], gains
+    return size
 
 
 @compiled
-def stochastic(term, modular, members, size, low, penalty, sample, key, initial):
+def stochastic(term, modular, members, low, penalty, sample, key, initial, picked, gains):
     """Maximise by lazier-than-lazy greedy: each step considers a new random sample of the remaining members."""
-    n, given = len(members), len(initial)
-    state, picked, gains = empty_state(term), np.empty(given + size, np.int32), np.empty(size)
+    n, given, size, state = len(members), len(initial), len(gains), empty_state(term)
     start(term, state, picked, initial)
     bounds, seen, order = np.full(n, np.inf), np.full(n, -1, np.int32), np.arange(n).astype(np.int32)
     for count in range(given, given + size):
@@ -117,8 +126,8 @@ def stochastic(term, modular, members, size, low, penalty, sample, key, initial)
             where = below_compiled(step, drawn, drawn)
             winner = order[where]
         if count - given >= low and best < penalty:
-            return picked[given:count], gains[: count - given]
+            return count - given
         picked[count], gains[count - given] = members[winner], best
         order[where], order[remaining - 1] = order[remaining - 1], order[where]
         add_pick(term, state, members[winner])
-    return picked[given:], gains
+    return size

@@ -83,12 +83,16 @@ def _maximise(
         return _Torch(problem, parts, rule, keys).run()
 
     def maximise_part(part: np.ndarray, key: int) -> Picks:
-        arguments = (term, problem.modular, part, rule.high, rule.low, rule.penalty)
+        # Arrays are filled, not returned: for each array that a compiled loop returns, numba runs Python code.
+        given = len(rule.initial)
+        picked, found = np.empty(given + rule.high, np.int32), np.empty(rule.high)
+        arguments = (np.uint64(key), rule.initial, picked, found)
         if rule.optimizer == "stochastic":
-            return Picks(
-                *kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key), rule.initial)
-            )
-        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key), rule.initial))
+            way, kernel = rule.candidates_per_step(len(part)), kernels.stochastic
+        else:
+            way, kernel = rule.optimizer == "lazy", kernels.exact
+        count = kernel(term, problem.modular, part, rule.low, rule.penalty, way, *arguments)
+        return Picks(picked[given : given + count], found[:count])
 
     threads = min(threads, len(parts))
     run = map if threads == 1 else _workers(os.getpid(), threads).map
