@@ -17,6 +17,8 @@ from smdl.training.files import disk_errors
 
 #: Most rows that a message names.
 NAMED = 5
+#: What is wrong with rows that cannot be used.
+NOT_FINITE, NO_TEXT = "numbers that are not finite", "no text"
 
 
 def unfinished_rows(source: Source, number: int) -> np.ndarray:
@@ -29,18 +31,16 @@ def unfinished_rows(source: Source, number: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def check_finite(source: Source, bad: Sequence[np.ndarray], skip: bool) -> np.ndarray:
-    """Return the rows to leave out, as rows of the source. Without `skip`, a row that is not finite is an error."""
+def check_usable(source: Source, bad: Sequence[np.ndarray], fault: str, skip: bool) -> np.ndarray:
+    """Return the rows to leave out, as rows of the source, from those of each shard. Without `skip`, they are an
+    error."""
     dropped = np.concatenate([rows + offset for rows, offset in zip(bad, source.offsets, strict=False)])
     if len(dropped) and not skip:
         shards, rows = source.place(dropped[:NAMED])
         names = [f"{source.shards[shard].path} row {row}" for shard, row in zip(shards, rows, strict=True)]
         more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
         counted = "1 row has" if len(dropped) == 1 else f"{len(dropped)} rows have"
-        raise ValueError(
-            f"{counted} numbers that are not finite: {', '.join(names)}{more}."
-            " Repair them, or leave them out by --skip_nan"
-        )
+        raise ValueError(f"{counted} {fault}: {', '.join(names)}{more}. Repair them, or leave them out by --skip_nan")
     return dropped
 
 
