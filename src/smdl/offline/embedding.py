@@ -85,10 +85,11 @@ class Embedder:
         kept = [r for r in _records(log) if "key" in r or _sha256(file, places[r["chunk"]], CHUNK * row) == r["sha256"]]
         write_lines(log, kept)  # without what is damaged
         done = {record["chunk"] for record in kept if "chunk" in record}
+        if done:
+            kept_rows = min(rows, len(done) * CHUNK)
+            display.note(f"{kept_rows:,} of {rows:,} embeddings are kept from an earlier start")
         if len(done) == len(places):
             return
-        if done:
-            display.note(f"{len(done) * CHUNK:,} of {rows:,} embeddings are kept from an earlier start")
         for number, texts in enumerate(_chunks(source)):
             if number not in done:
                 file.seek(places[number])
