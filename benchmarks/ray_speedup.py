@@ -94,14 +94,15 @@ def main() -> None:
                 out = Path(folder) / f"{workers}-{repeat}"
                 out.mkdir()
                 runs.append(measure(workers, inputs, out, size, options.partitions, options.objective))
-                print(f"{workers} workers: {runs[-1]['seconds']:.1f} s, CPU {runs[-1]['cpu']:.1f} s", flush=True)
+                print(f"workers {workers}: {runs[-1]['seconds']:.1f} s, CPU {runs[-1]['cpu']:.1f} s", flush=True)
     assert len({tuple(run["rows"]) for runs in found.values() for run in runs}) == 1, "the rows differ"
-    one, two = (
-        {key: statistics.median(run[key] for run in runs) for key in ("seconds", "cpu")} for runs in found.values()
+    wall, cpu = (
+        statistics.median(run[key] for run in found[1]) / statistics.median(run[key] for run in found[2])
+        for key in ("seconds", "cpu")
     )
     print(
-        f"{options.objective}, {size:,} of {options.rows:,} × {options.width}, {options.partitions} parts: two workers are"
-        f" {one['seconds'] / two['seconds']:.2f} × as fast as one ({one['cpu'] / two['cpu']:.2f} × by CPU seconds)"
+        f"{options.objective}, {size:,} of {options.rows:,} × {options.width}, {options.partitions} parts:"
+        f" two workers are {wall:.2f} × as fast as one ({cpu:.2f} × by CPU seconds)"
     )
 
 

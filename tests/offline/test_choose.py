@@ -131,6 +131,14 @@ def test_shards_of_another_file_system_give_the_rows_of_local_ones():
         chosen("remote.npy", inputs=("memory://nowhere/*.npy",))
 
 
+def test_one_column_of_numbers_is_enough(rows):
+    expected = smdl.select(rows[:, :1], "facility_location", 10, seed=(0, 0, 0)).indices.tolist()
+    np.save("one.npy", rows[:, 0])
+    Path("one.csv").write_text("x,name\n" + "".join(f"{value},text\n" for value in rows[:, 0]))
+    for path in ("one.npy", "one.csv"):
+        assert chosen(inputs=(path,)) == expected
+
+
 def test_a_fraction_is_of_the_rows_that_may_be_chosen():
     np.save("no.npy", np.arange(100))
     found = chosen(size=None, fraction=0.05, exclude="no.npy")

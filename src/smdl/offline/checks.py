@@ -11,7 +11,7 @@ import numpy as np
 from smdl.offline.output import WRITERS
 from smdl.offline.plan import check_rows
 from smdl.rows.files import is_url
-from smdl.rows.source import Source, open_file
+from smdl.rows.source import FORMATS, Source, open_file
 from smdl.rows.tables import arrow
 from smdl.training.files import disk_errors
 
@@ -66,8 +66,9 @@ def read_rows(name: str, path: str, source: Source) -> np.ndarray:
     return check_rows(f"{name}: {path}", whole, len(source))
 
 
-def check_output(out: Path, folder: Path, source: Source) -> None:
-    """Raise an error if the output cannot be written, or would replace a file that smdl select did not write."""
+def check_output(out: Path, folder: Path, source: Source, inputs: Sequence[str] = ()) -> None:
+    """Raise an error if the output cannot be written, would replace a file that smdl select did not write, or would be
+    an input of the next start."""
     if re.match(r"\w\w+:/", str(out)):  # pathlib has removed a slash of the URL
         raise ValueError(f"--out must be a local file, got {out}")
     if out.suffix not in WRITERS:
@@ -83,11 +84,19 @@ def check_output(out: Path, folder: Path, source: Source) -> None:
         raise ValueError(f"--out must not be one of the input files, got {out}")
     if out.exists() and not folder.is_dir():
         raise ValueError(f"{out} exists, and smdl select did not write it: choose another --out")
+    for given in inputs:
+        if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):
+            raise ValueError(f"--out must not be in the input folder {given}: the next start would read it. Got {out}")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{out} cannot be written: {folder}, the folder of its results, is a file")
     near = out.parent
     while not near.exists() and near != near.parent:
         near = near.parent
-    with disk_errors(out):
-        if not near.is_dir():
-            raise ValueError(f"{out} cannot be written: {near} is a file, not a folder")
-        with tempfile.TemporaryFile(dir=near):
-            pass
+    if not near.is_dir():
+        raise ValueError(f"{out} cannot be written: {near} is a file, not a folder")
+    for place in (near, folder) if folder.exists() else (near,):
+        try:
+            with disk_errors(out), tempfile.TemporaryFile(dir=place):
+                pass
+        except FileNotFoundError as error:  # the system holds no files there
+            raise ValueError(f"{out} cannot be written: {place} takes no files") from error

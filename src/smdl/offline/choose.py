@@ -43,7 +43,7 @@ class Chooser:
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
         self._check_limits()
         self.plan = self._plan(NO_ROWS)
-        check_output(request.out, request.folder, self.source)
+        check_output(request.out, request.folder, self.source, request.inputs)
         self.classes = self._classes()
         self.embedder = None
         if isinstance(self.source, TextSource):
@@ -216,6 +216,8 @@ class Chooser:
         for gone in (dropped, self.exclude, self.initial):
             mask[gone] = False
         rows, size = int(mask.sum()), request.size
+        if rows == 0:
+            raise ValueError("no row may be chosen: see --exclude, --initial, --skip_nan")
         if [size, request.fraction, request.per_group, request.budget].count(None) == 4:
             raise ValueError("give --size or --fraction: how many rows to choose")
         if size is not None and request.fraction is not None:
@@ -234,7 +236,7 @@ class Chooser:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
         if most == 0:
-            raise ValueError("no row may be chosen: see --exclude, --initial, --budget")
+            raise ValueError("no row may be chosen: each costs more than --budget")
         return make_plan(len(self.source), most if size is None else min(size, most), request.partitions)
 
     def _classes(self) -> tuple[str, ...]:

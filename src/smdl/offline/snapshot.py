@@ -115,7 +115,8 @@ def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarra
 def _axes(points: Tensor) -> tuple[Tensor, Tensor, float]:
     """Return the centre (D,), the first two principal axes (D, 2), and the share of the variance along them."""
     centre = points.mean(dim=0)
-    values, vectors = torch.linalg.eigh(torch.cov((points - centre).double().T).reshape(points.shape[1], -1))
+    moved = (points - centre).double()
+    values, vectors = torch.linalg.eigh(moved.T @ moved)
     first, total = values.argsort(descending=True)[:2], float(values.sum())
     held = float(values[first].sum()) / total if total > 0 else 1.0
     axes = vectors[:, first].float()

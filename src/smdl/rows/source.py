@@ -50,8 +50,8 @@ class Source:
         return np.dtype(self.shape_of(self.shards[0])[1])
 
     def features_at(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows that ascend."""
-        return self._gather(self.features, rows)
+        """Return the features of rows that ascend, (N, D)."""
+        return self._gather(self.features, rows).reshape(-1, self.width)
 
     def shape_of(self, shard: RowFile) -> tuple[int, str]:
         """Return the width and the type of the features of a shard."""
@@ -69,7 +69,7 @@ class Source:
         shard, name = self.shards[0], self.features[0]
         alone = len(self.shards) == len(self.features) == 1 and not is_url(shard.path)
         if alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name):
-            return shard.mapped(name)
+            return shard.mapped(name).reshape(-1, self.width)
         return self.features_at(np.arange(len(self)))
 
     def take(self, rows: np.ndarray, roles: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -92,7 +92,7 @@ class Source:
         shard = self.shards[number]
         with readable(shard.path):
             for block in shard.blocks(list(self.features)):
-                yield _joined(block, self.features)
+                yield _joined(block, self.features).reshape(-1, self.width)
 
     def fingerprint(self) -> list[Any]:
         """Return what changes if a file changes: paths, sizes, times of the last change, columns."""
@@ -162,7 +162,8 @@ def shard_paths(paths: Sequence[str]) -> list[str]:
             if not files:
                 raise ValueError(f"{path} matches no file")
         found += files
-    twice = sorted({path for path in found if found.count(path) > 1})
+    places = [path if is_url(path) else os.path.abspath(path) for path in found]
+    twice = sorted({path for path, place in zip(found, places, strict=True) if places.count(place) > 1})
     if twice:
         raise ValueError(f"{twice[0]} is given twice")
     return found
