@@ -6,6 +6,7 @@ seconds of the command and its busiest worker, which other load on the machine c
 """
 
 import argparse
+import logging
 import os
 import statistics
 import tempfile
@@ -58,7 +59,7 @@ def worker_seconds() -> dict[int, float]:
 
 def measure(workers: int, inputs: Path, out: Path, size: int, partitions: int, objective: str) -> dict:
     """Choose on a cluster of this many workers. Return the rows, the seconds and the CPU seconds."""
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         small = Request((str(inputs.parent / "small"),), out / "small.npy", 10, objective=objective, engine="ray")
         Chooser(small).run(Display())  # each worker loads smdl and compiles

@@ -166,12 +166,12 @@ COMMANDS = {
             "--objective": {
                 "type": str | dict[str, Any],
                 "default": "facility_location",
-                "help": "preset or term; or weights and options: --objective.redundancy 1",
+                "help": "preset or term; or --objective.redundancy 1",
             },
             "--out": {
                 "type": Path,
                 "default": Path("chosen.csv"),
-                "help": ".parquet, .csv, .json, or .npy: row numbers alone",
+                "help": ".parquet, .csv, .json, or .npy (row numbers)",
             },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},

@@ -5,14 +5,17 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from smdl.cli import main
-from smdl.offline import choose, engines, plan
+from smdl.offline import choose, embedding, engines, plan
 from smdl.offline.choose import Chooser
 from smdl.offline.job import Job
 from smdl.offline.request import Request
 from smdl.training.progress import Display
+from tests.offline.test_text import TEXTS, ToyModel
 
 pytestmark = [
     pytest.mark.integrations,
@@ -78,6 +81,13 @@ def test_only_row_numbers_and_gains_travel(monkeypatch):
         found[width] = max(sizes)
     assert found[400] < found[4] + 100
     assert found[400] < 5000, "the rows have 9.6 MB"
+
+
+def test_texts_are_embedded_once_and_the_tasks_read_the_embeddings(monkeypatch):
+    monkeypatch.setattr(embedding, "TextModel", ToyModel)
+    pq.write_table(pa.table({"body": TEXTS}), "texts.parquet")
+    options = {"inputs": ("texts.parquet",), "text": "body", "model": "toy", "partitions": 3}
+    assert chosen("ray.npy", "ray", **options) == chosen("local.npy", "local", **options)
 
 
 def test_results_of_one_engine_resume_on_the_other(monkeypatch):
