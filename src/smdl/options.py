@@ -166,7 +166,7 @@ COMMANDS = {
             "--objective": {
                 "type": str | dict[str, Any],
                 "default": "facility_location",
-                "help": "preset or term; or --objective.redundancy 1",
+                "help": "preset or term; or --objective.TERM 1",
             },
             "--out": {
                 "type": Path,

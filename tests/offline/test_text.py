@@ -20,6 +20,7 @@ from smdl.offline.choose import Chooser
 from smdl.offline.job import Job
 from smdl.offline.request import Request
 from smdl.report.report import render
+from smdl.rows import tables
 from smdl.training.progress import Display
 from tests.faults import Killed, killed_at
 
@@ -90,8 +91,9 @@ def test_the_rows_are_those_of_the_embeddings(partitions):
     assert partitions > 1 or found == expected()
 
 
-def test_a_csv_gives_the_rows_of_a_parquet():
-    """Quotes, commas and line ends in a text are kept; a column of numbers is text too."""
+def test_a_csv_gives_the_rows_of_a_parquet(monkeypatch):
+    """Quotes, commas and line ends in a text are kept, also where a block ends; a column of numbers is text too."""
+    monkeypatch.setattr(tables, "CSV_BLOCK", 200)
     with Path("texts.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerows([["body", "code"], *([text, 7 * i] for i, text in enumerate(TEXTS))])
