@@ -4,6 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from matplotlib.image import imread
 
@@ -37,3 +38,13 @@ def test_selection_prints_both_tables_and_writes_the_picture(run, tmp_path):
         assert word in printed
     assert imread(picture).std() > 0.05, "something is drawn"
     assert [path.name for path in picture.parent.iterdir()] == ["selection.png"], "nothing half written is left"
+
+
+@pytest.mark.slow
+def test_docstrings_writes_a_table_of_texts(run, tmp_path):
+    assert "docstrings of" in run("docstrings.py", "--out", tmp_path / "docstrings.parquet")
+    table = pq.read_table(tmp_path / "docstrings.parquet").to_pydict()
+    assert list(table) == ["name", "module", "text"]
+    place = table["name"].index("json.dumps")
+    assert table["module"][place] == "json"
+    assert table["text"][place].startswith("Serialize ``obj`` to a JSON formatted ``str``.")

@@ -152,8 +152,8 @@ COMMANDS = {
         "smdl select FILE ... --size N [--objective NAME] [--out FILE] [options]",
         (
             "smdl select embeddings.npy --size 10000 --out chosen.parquet",
-            "smdl select shards/ --fraction 0.05 --objective.redundancy 1 --objective.distance cosine --explain",
-            "smdl select 's3://bucket/*.parquet' --features embedding --size 100000 --engine ray",
+            "smdl select 's3://bucket/*.parquet' --fraction 0.05 --objective.redundancy 1 --engine ray --explain",
+            "smdl select reviews.parquet --text body --model models/all-MiniLM-L6-v2 --size 1000",
         ),
         {
             "inputs": {
@@ -166,14 +166,16 @@ COMMANDS = {
             "--objective": {
                 "type": str | dict[str, Any],
                 "default": "facility_location",
-                "help": "preset or term; or weights and options: --objective.redundancy 1",
+                "help": "preset or term; or --objective.TERM 1",
             },
             "--out": {
                 "type": Path,
                 "default": Path("chosen.csv"),
-                "help": ".parquet, .csv, .json, or .npy: row numbers alone",
+                "help": ".parquet, .csv, .json, or .npy (row numbers)",
             },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
+            "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
+            "--model": {"type": str, "help": "sentence-embedding model for --text: a folder, or a name in the cache"},
             "--labels": {"type": str, "help": "column, or a file with one row per row; so for the next four"},
             "--probabilities": {"type": str, "help": "columns of a classifier's probabilities"},
             "--groups": {"type": str, "help": "column of groups"},
@@ -191,7 +193,10 @@ COMMANDS = {
             "--seed": {"type": int, "default": 0, "help": "same seed, same rows"},
             "--engine": {"type": str, "default": "local", "help": "local, or ray"},
             "--threads": {"type": _whole, "help": "by default one per core"},
-            "--skip_nan": {"action": "store_true", "help": "leave out rows with numbers that are not finite"},
+            "--skip_nan": {
+                "action": "store_true",
+                "help": "leave out rows with numbers that are not finite, or no text",
+            },
             "--shuffled": {"action": "store_true", "help": "rows are in random order: parts are ranges, read once"},
             "--explain": {"action": "store_true", "help": "print the plan and its costs; choose nothing"},
             "--quiet": _QUIET,

@@ -7,6 +7,9 @@ import pytest
 
 @pytest.mark.integrations
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("library", ["accelerate", "lightning", "skorch", "tensorboard", "torchdata", "transformers"])
+@pytest.mark.parametrize(
+    "library",
+    ["accelerate", "lightning", "ray", "sentence_transformers", "skorch", "tensorboard", "torchdata", "transformers"],
+)
 def test_make_test_integrations_installs_every_library(library):
     import_module(library)

@@ -65,14 +65,26 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards/0.npy --size 5 --out shards/../shards/0.npy", "must not be one of the input files"),
         ("shards --size 5 --out first.npy", "first.npy exists, and smdl select did not write it"),
         ("shards --size 5 --out first.npy/chosen.csv", "first.npy is a file, not a folder"),
+        ("shards --size 5 --out shards/chosen.npy", "--out must not be in the input folder shards: the next"),
+        ("shards --size 5 --out /proc/chosen.csv", "/proc/chosen.csv cannot be written"),
+        ("shards --size 5 --out taken.csv", "taken.csv cannot be written: taken.select, the folder of"),
+        ("dimensions --size 5", "shards must have one width, got 4 in dimensions/0.npy and 1 in dimensions/1.npy"),
+        ("nothing.npy --size 5", "nothing.npy cannot be read: the file is empty"),
+        ("shards/0.npy ./shards/0.npy --size 5", "shards/0.npy is given twice"),
+        ("shards --size 1 --exclude all.npy", "no row may be chosen: see --exclude, --initial, --skip_nan"),
         ("shards --size 5 --out folder.csv", "--out must be a file, got the folder folder.csv"),
     ],
 )  # fmt: skip
 def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, monkeypatch):
-    for folder in ("empty", "other", "folder.csv"):
+    for folder in ("empty", "other", "folder.csv", "dimensions"):
         Path(folder).mkdir()
     np.save("other/0.npy", rows)
     np.save("other/1.npy", rows[:, :3])
+    np.save("dimensions/0.npy", rows)
+    np.save("dimensions/1.npy", rows[:, 0])
+    for name in ("nothing.npy", "taken.select"):
+        Path(name).touch()
+    np.save("all.npy", np.arange(300))
     np.save("first.npy", np.arange(100))
     np.save("beyond.npy", np.array([300]))
     np.save("fractions.npy", np.arange(300) / 2)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -112,6 +113,30 @@ def test_every_output_has_rank_place_and_gain():
     assert table["group"] == [("even", "odd")[index % 2] for index in indices]
     assert table["gain"] == [float(line["gain"]) for line in lines]
     assert sorted(table["gain"], reverse=True) == table["gain"]
+
+
+def test_shards_of_another_file_system_give_the_rows_of_local_ones():
+    memory = fsspec.filesystem("memory")
+    for path in Path("shards").iterdir():
+        memory.pipe(f"/bucket/{path.name}", path.read_bytes())
+    expected = chosen(partitions=3)
+    for url in ("memory://bucket", "memory://bucket/*.npy", f"file://{Path.cwd()}/shards"):
+        assert chosen("remote.npy", inputs=(url,), partitions=3) == expected
+    first = np.load("shards/0.npy")
+    first[:] = first[::-1]
+    np.save("reversed.npy", first)
+    memory.pipe("/bucket/0.npy", Path("reversed.npy").read_bytes())
+    assert chosen("remote.npy", inputs=("memory://bucket",), partitions=3) != expected, "a file has changed"
+    with pytest.raises(ValueError, match=r"memory://nowhere/\*.npy matches no file"):
+        chosen("remote.npy", inputs=("memory://nowhere/*.npy",))
+
+
+def test_one_column_of_numbers_is_enough(rows):
+    expected = smdl.select(rows[:, :1], "facility_location", 10, seed=(0, 0, 0)).indices.tolist()
+    np.save("one.npy", rows[:, 0])
+    Path("one.csv").write_text("x,name\n" + "".join(f"{value},text\n" for value in rows[:, 0]))
+    for path in ("one.npy", "one.csv"):
+        assert chosen(inputs=(path,)) == expected
 
 
 def test_a_fraction_is_of_the_rows_that_may_be_chosen():

@@ -5,14 +5,17 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from smdl.cli import main
-from smdl.offline import engines
+from smdl.offline import choose, embedding, engines, plan
 from smdl.offline.choose import Chooser
 from smdl.offline.job import Job
 from smdl.offline.request import Request
 from smdl.training.progress import Display
+from tests.offline.test_text import TEXTS, ToyModel
 
 pytestmark = [
     pytest.mark.integrations,
@@ -20,6 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("cluster", "rows"),
 ]
 ray = pytest.importorskip("ray")
+cloudpickle = pytest.importorskip("cloudpickle")
 ORIGINAL = Job.run
 
 
@@ -32,14 +36,58 @@ def cluster():
 
 
 def chosen(out, engine, **options):
-    request = Request(inputs=("shards",), size=10, partitions=5, out=Path(out), engine=engine, **options)
-    Chooser(request).run(Display())
+    given = {"inputs": ("shards",), "size": 10, "partitions": 5, **options}
+    Chooser(Request(out=Path(out), engine=engine, **given)).run(Display())
     return np.load(out).tolist()
 
 
 def test_ray_chooses_the_rows_of_one_machine():
     assert chosen("ray.npy", "ray") == chosen("local.npy", "local")
     assert chosen("ray.npy", "ray", seed=1) != chosen("local.npy", "local")
+
+
+def test_a_merge_in_levels_gives_the_rows_of_one_machine(monkeypatch):
+    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments, part_rows=30))
+    assert chosen("ray.npy", "ray", partitions=7) == chosen("local.npy", "local", partitions=7)
+    assert Path("ray.select/part-1-2").exists(), "the seven parts are merged to three, and then to one"
+    assert Path("ray.select/part-2-0").exists()
+
+
+def test_files_are_read_in_the_process_of_the_task(monkeypatch):
+    monkeypatch.setattr(Job, "run", noting)
+    url = f"file://{Path.cwd()}/shards/*.npy"  # also by fsspec
+    assert chosen("ray.npy", "ray", inputs=(url,)) == chosen("local.npy", "local")
+    readers = {path.name for path in Path.cwd().glob("reader-*")}
+    assert len(readers) > 1, "one is this process, by the engine local"
+    assert f"reader-{os.getpid()}" in readers
+
+
+def test_only_row_numbers_and_gains_travel(monkeypatch):
+    """What a task is given and what it returns does not grow with the width of the rows or with their number."""
+    sizes = []
+
+    def run(self, function, shared, tasks, run=engines.Ray.run):
+        sizes.extend(len(cloudpickle.dumps(part)) for part in (shared, *tasks.values()))
+        for name, result in run(self, function, shared, tasks):
+            sizes.append(len(cloudpickle.dumps(result)))
+            yield name, result
+
+    monkeypatch.setattr(engines.Ray, "run", run)
+    found = {}
+    for width in (4, 400):
+        np.save("wide.npy", np.random.default_rng(0).normal(size=(3000, width)))
+        sizes.clear()
+        chosen("ray.npy", "ray", inputs=("wide.npy",))
+        found[width] = max(sizes)
+    assert found[400] < found[4] + 100
+    assert found[400] < 5000, "the rows have 9.6 MB"
+
+
+def test_texts_are_embedded_once_and_the_tasks_read_the_embeddings(monkeypatch):
+    monkeypatch.setattr(embedding, "TextModel", ToyModel)
+    pq.write_table(pa.table({"body": TEXTS}), "texts.parquet")
+    options = {"inputs": ("texts.parquet",), "text": "body", "model": "toy", "partitions": 3}
+    assert chosen("ray.npy", "ray", **options) == chosen("local.npy", "local", **options)
 
 
 def test_results_of_one_engine_resume_on_the_other(monkeypatch):
@@ -54,6 +102,12 @@ def test_results_of_one_engine_resume_on_the_other(monkeypatch):
     )  # fmt: skip
     assert chosen("chosen.npy", "ray") == expected
     assert started == [0, 1, 2, 3, 0], "three files to check, then part 3 and the merge"
+
+
+def noting(job, level, number, candidates=()):
+    """Leave a file with the number of the process."""
+    Path(f"reader-{os.getpid()}").touch()
+    return ORIGINAL(job, level, number, candidates)
 
 
 def dying(job, level, number, candidates=()):

@@ -101,7 +101,7 @@ def test_the_rows_that_reach_a_share_of_the_value_are_counted():
     assert "not positive" in paying(np.array([1.0, -1.0]))
 
 
-@pytest.mark.parametrize(("rows", "size"), [(3, 3), (5, 1), (2, 1)])
+@pytest.mark.parametrize(("rows", "size"), [(3, 3), (5, 1), (2, 1), (1, 1)])
 def test_a_few_rows_have_a_report_too(rows, size, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(rows * 1.0)[:, None])
     request = Request((str(tmp_path / "x.npy"),), tmp_path / "chosen.csv", size)

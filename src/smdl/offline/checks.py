@@ -11,12 +11,14 @@ import numpy as np
 from smdl.offline.output import WRITERS
 from smdl.offline.plan import check_rows
 from smdl.rows.files import is_url
-from smdl.rows.source import Source, open_file
+from smdl.rows.source import FORMATS, Source, open_file
 from smdl.rows.tables import arrow
 from smdl.training.files import disk_errors
 
 #: Most rows that a message names.
 NAMED = 5
+#: What is wrong with rows that cannot be used.
+NOT_FINITE, NO_TEXT = "numbers that are not finite", "no text"
 
 
 def unfinished_rows(source: Source, number: int) -> np.ndarray:
@@ -29,18 +31,16 @@ def unfinished_rows(source: Source, number: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def check_finite(source: Source, bad: Sequence[np.ndarray], skip: bool) -> np.ndarray:
-    """Return the rows to leave out, as rows of the source. Without `skip`, a row that is not finite is an error."""
+def check_usable(source: Source, bad: Sequence[np.ndarray], fault: str, skip: bool) -> np.ndarray:
+    """Return the rows to leave out, as rows of the source, from those of each shard. Without `skip`, they are an
+    error."""
     dropped = np.concatenate([rows + offset for rows, offset in zip(bad, source.offsets, strict=False)])
     if len(dropped) and not skip:
         shards, rows = source.place(dropped[:NAMED])
         names = [f"{source.shards[shard].path} row {row}" for shard, row in zip(shards, rows, strict=True)]
         more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
         counted = "1 row has" if len(dropped) == 1 else f"{len(dropped)} rows have"
-        raise ValueError(
-            f"{counted} numbers that are not finite: {', '.join(names)}{more}."
-            " Repair them, or leave them out by --skip_nan"
-        )
+        raise ValueError(f"{counted} {fault}: {', '.join(names)}{more}. Repair them, or leave them out by --skip_nan")
     return dropped
 
 
@@ -66,8 +66,9 @@ def read_rows(name: str, path: str, source: Source) -> np.ndarray:
     return check_rows(f"{name}: {path}", whole, len(source))
 
 
-def check_output(out: Path, folder: Path, source: Source) -> None:
-    """Raise an error if the output cannot be written, or would replace a file that smdl select did not write."""
+def check_output(out: Path, folder: Path, source: Source, inputs: Sequence[str] = ()) -> None:
+    """Raise an error if the output cannot be written, would replace a file that smdl select did not write, or would be
+    an input of the next start."""
     if re.match(r"\w\w+:/", str(out)):  # pathlib has removed a slash of the URL
         raise ValueError(f"--out must be a local file, got {out}")
     if out.suffix not in WRITERS:
@@ -83,11 +84,19 @@ def check_output(out: Path, folder: Path, source: Source) -> None:
         raise ValueError(f"--out must not be one of the input files, got {out}")
     if out.exists() and not folder.is_dir():
         raise ValueError(f"{out} exists, and smdl select did not write it: choose another --out")
+    for given in inputs:
+        if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):
+            raise ValueError(f"--out must not be in the input folder {given}: the next start would read it. Got {out}")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{out} cannot be written: {folder}, the folder of its results, is a file")
     near = out.parent
     while not near.exists() and near != near.parent:
         near = near.parent
-    with disk_errors(out):
-        if not near.is_dir():
-            raise ValueError(f"{out} cannot be written: {near} is a file, not a folder")
-        with tempfile.TemporaryFile(dir=near):
-            pass
+    if not near.is_dir():
+        raise ValueError(f"{out} cannot be written: {near} is a file, not a folder")
+    for place in (near, folder) if folder.exists() else (near,):
+        try:
+            with disk_errors(out), tempfile.TemporaryFile(dir=place):
+                pass
+        except FileNotFoundError as error:  # the system holds no files there
+            raise ValueError(f"{out} cannot be written: {place} takes no files") from error

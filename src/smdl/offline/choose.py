@@ -2,6 +2,8 @@
 
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,8 @@ import torch
 
 from smdl import __version__
 from smdl.errors import choice, one_of, positive, whole_number
-from smdl.offline.checks import check_finite, check_output, read_rows, unfinished_rows
+from smdl.offline.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
+from smdl.offline.embedding import Embedder
 from smdl.offline.engines import ENGINES, Engine
 from smdl.offline.explain import LONG, duration, explain, seconds
 from smdl.offline.job import NO_ROWS, Job, Part, class_numbers, objective_of
@@ -19,6 +22,7 @@ from smdl.offline.request import Request
 from smdl.offline.snapshot import write_snapshot
 from smdl.offline.work import Work, key_of
 from smdl.rows.source import ROLES, Source, open_source
+from smdl.rows.text import TextSource, open_text
 from smdl.training.files import disk_errors, locked
 from smdl.training.interrupts import Interrupted
 from smdl.training.progress import Display
@@ -35,19 +39,22 @@ class Chooser:
             if getattr(request, name) is not None:
                 whole_number(name, getattr(request, name))
         objective_of(request.objective)
-        self.source: Source = open_source(
-            request.inputs, request.features, {role: getattr(request, role) for role in ROLES}
-        )
+        self.source = self._open()
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
-        self.query = self._query()
         self._check_limits()
         self.plan = self._plan(NO_ROWS)
-        check_output(request.out, request.folder, self.source)
+        check_output(request.out, request.folder, self.source, request.inputs)
         self.classes = self._classes()
+        self.embedder = None
+        if isinstance(self.source, TextSource):
+            self.embedder = Embedder(str(request.model), self.source)
+            self.source = self.embedder.source
+        self.query = self._query()
 
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""
-        return explain(self.source, self.plan, objective_of(self.request.objective))
+        lines = explain(self.source, self.plan, objective_of(self.request.objective))
+        return lines if self.embedder is None else [lines[0], *self.embedder.explain(), *lines[1:]]
 
     def run(self, display: Display) -> int:
         """Choose, and write the output. The same request resumes after an interruption. Return how many were chosen."""
@@ -56,10 +63,10 @@ class Chooser:
             torch.set_num_threads(request.threads)
         engine = ENGINES[request.engine]()
         try:
+            if self.embedder is not None:
+                self._embed(self.embedder, display)
             job = self._job(self._scan(engine, display))
-            with disk_errors(request.folder):
-                request.folder.mkdir(parents=True, exist_ok=True)
-            with locked(request.folder):
+            with self._work_folder():
                 predicted = seconds(self.source, self.plan, objective_of(request.objective))
                 if predicted > LONG:
                     display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
@@ -77,6 +84,22 @@ class Chooser:
             engine.close()
         return len(part.rows)
 
+    @contextmanager
+    def _work_folder(self) -> Iterator[None]:
+        with disk_errors(self.request.folder):
+            self.request.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.request.folder):
+            yield
+
+    def _embed(self, embedder: Embedder, display: Display) -> None:
+        """Write the embeddings of all texts. What needs none of them is checked before."""
+        display.phase("checking the texts")
+        dropped = check_usable(self.source, embedder.empty_texts(), NO_TEXT, self.request.skip_nan)
+        self._job(dropped, embedder.features_at)
+        with self._work_folder():
+            display.phase("embedding the texts")
+            embedder.write(display)
+
     def _scan(self, engine: Engine, display: Display) -> np.ndarray:
         """Return the rows to leave out."""
         display.phase("checking the input")
@@ -84,13 +107,14 @@ class Chooser:
         for number, rows in engine.run(unfinished_rows, self.source, {n: (n,) for n in range(len(self.source.shards))}):
             found[number] = rows
             display.step("checking the input, file", len(found), len(self.source.shards))
-        dropped = check_finite(self.source, [found[n] for n in range(len(found))], self.request.skip_nan)
+        fault = NOT_FINITE if self.embedder is None else f"{NO_TEXT}, or {NOT_FINITE}"
+        dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
         if len(dropped):
-            display.note(f"{len(dropped)} rows with numbers that are not finite are left out")
+            display.note(f"{len(dropped)} rows with {fault} are left out")
         return dropped
 
-    def _job(self, dropped: np.ndarray) -> Job:
-        """Return the job, after a selection from a few rows: what the objective cannot use is found now."""
+    def _job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
+        """Return the job, after a look at a few rows: what the objective cannot use is found now."""
         self.initial = np.setdiff1d(self.initial, dropped)
         request, self.plan = self.request, self._plan(dropped)
         job = Job(
@@ -98,7 +122,7 @@ class Chooser:
             request.per_group, request.budget, self.query, self.classes, request.threads, request.shuffled,
         )  # fmt: skip
         few = np.setdiff1d(np.arange(min(len(self.source), 32 + len(dropped))), dropped)[:32]
-        objective_of(request.objective).on(job.pool(few))
+        objective_of(request.objective).on(job.pool(few, features_at(few) if features_at else None))
         return job
 
     def _choose(self, job: Job, work: Work, engine: Engine, display: Display) -> Part:
@@ -134,10 +158,23 @@ class Chooser:
         order = np.argsort(part.rows)
         for role, name in (("groups", "group"), ("ids", "id")):
             if role in self.source.columns:
-                values = self.source.take(part.rows[order], [role])[role]
+                values = self.source.values(role, part.rows[order])
                 table[name] = np.empty_like(values)
                 table[name][order] = values
+        if isinstance(self.source, TextSource):
+            table["text"] = np.empty(len(order), object)
+            table["text"][order] = self.source.texts_at(part.rows[order])
         return table
+
+    def _open(self) -> Source:
+        request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}
+        if (request.text is None) != (request.model is None):
+            raise ValueError("--text and --model belong together: give both, or neither")
+        if request.text is None:
+            return open_source(request.inputs, request.features, roles)
+        if request.features:
+            raise ValueError("give --features or --text, not both")
+        return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
 
     def _check_limits(self) -> None:
         """Check that costs, budget and quotas fit together."""
@@ -161,10 +198,12 @@ class Chooser:
             return None
         if "facility_location" not in objective_of(request.objective).weights:
             raise ValueError("--query needs an objective with facility_location")
+        if self.embedder is not None:
+            return self.embedder.query(request.query)
         found = open_source([request.query], request.features)
         if found.width != self.source.width:
             raise ValueError(f"--query must have the width of the input, {self.source.width}, got {found.width}")
-        check_finite(found, [unfinished_rows(found, n) for n in range(len(found.shards))], skip=False)
+        check_usable(found, [unfinished_rows(found, n) for n in range(len(found.shards))], NOT_FINITE, skip=False)
         return np.array(found.whole())
 
     def _rows(self, name: str) -> np.ndarray:
@@ -177,6 +216,8 @@ class Chooser:
         for gone in (dropped, self.exclude, self.initial):
             mask[gone] = False
         rows, size = int(mask.sum()), request.size
+        if rows == 0:
+            raise ValueError("no row may be chosen: see --exclude, --initial, --skip_nan")
         if [size, request.fraction, request.per_group, request.budget].count(None) == 4:
             raise ValueError("give --size or --fraction: how many rows to choose")
         if size is not None and request.fraction is not None:
@@ -195,7 +236,7 @@ class Chooser:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
         if most == 0:
-            raise ValueError("no row may be chosen: see --exclude, --initial, --budget")
+            raise ValueError("no row may be chosen: each costs more than --budget")
         return make_plan(len(self.source), most if size is None else min(size, most), request.partitions)
 
     def _classes(self) -> tuple[str, ...]:

@@ -101,12 +101,13 @@ class Job:
         objective = objective_of(self.objective)
         return objective if level == 0 else merge_objective(objective, rows, self.plan.size)
 
-    def pool(self, rows: np.ndarray) -> Pool:
-        """Read rows as a pool. All rows of one local array are a memory map."""
+    def pool(self, rows: np.ndarray, features: np.ndarray | None = None) -> Pool:
+        """Read rows as a pool, with their features if those are not given. All rows of one local array are a memory
+        map."""
         roles = [role for role in ("labels", "probabilities") if role in self.source.columns]
-        if not roles and len(rows) == len(self.source):
-            return Pool(self.source.whole(), query=self.query)
-        found: dict[str, Any] = dict(self.source.take(rows, roles))
+        if features is None:
+            features = self.source.whole() if len(rows) == len(self.source) else self.source.features_at(rows)
+        found: dict[str, Any] = {"features": features} | {role: self.source.values(role, rows) for role in roles}
         if "labels" in found:
             found["labels"] = class_numbers(found["labels"], self.classes)
         return Pool(**found, query=self.query)

@@ -16,6 +16,8 @@ class Request:
     fraction: float | None = None
     objective: str | Mapping[str, Any] = "facility_location"
     features: tuple[str, ...] = ()
+    text: str | None = None
+    model: str | None = None
     labels: str | None = None
     probabilities: str | None = None
     groups: str | None = None

@@ -18,7 +18,7 @@ from smdl.training.files import read_json, write_bytes
 SHARES = (0.5, 0.9, 0.95, 0.99)
 MAP = (
     "Two principal components of {sample:,} random rows (grey) and of {chosen} (colour). The axes are those of"
-    " the random rows."
+    " the random rows and hold {held:.0%} of their variance: rows that are near each other here need not be near."
 )
 
 
@@ -40,7 +40,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
     return template("selection.html.j2").render(
         title=found["title"],
         facts=_facts(found, gains),
-        map=_picture(_map_panel(points, len(gains))),
+        map=_picture(_map_panel(points, len(gains), found["variance_on_map"])),
         gains=[_picture(panel) for panel in _gain_panels(gains)],
         paying=paying(gains),
         groups=_group_rows(groups, found["rows"], len(gains)) if groups else [],
@@ -60,7 +60,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
             *found["settings"].items(),
             ("width and type", f"{found['width']} × {found['dtype']}"),
             ("files", found["shards"]),
-            ("rows left out (not finite)", found["left_out"]),
+            ("rows left out", found["left_out"]),
             *(("plan", line) for line in found["plan"]),
         ],
         missing=MISSING,
@@ -86,20 +86,24 @@ def paying(gains: np.ndarray) -> str:
     total = gains.sum()
     if total <= 0 or (gains < 0).any():
         return "Some gains are not positive, so there are no shares of the value."
-    reached = np.cumsum(gains) / total
-    counts = [int(np.searchsorted(reached, share * (1 - 1e-12)) + 1) for share in SHARES]
-    shares = ", ".join(f"{100 * share:g} % by {count:,}" for share, count in zip(SHARES, counts, strict=True))
+    shares = ", ".join(f"{100 * share:g} % by {count:,}" for share, count in zip(SHARES, _counts(gains), strict=True))
     last = 100 * gains[-1] * len(gains) / total
     return (
-        f"Rows that reach a share of the value of all {len(gains):,}: {shares}."
+        f"How many of the first rows reach a share of the value of all {len(gains):,}: {shares}."
         f" The last row adds {last:.2g} % of what a row adds on average."
     )
 
 
-def _map_panel(points: dict[str, np.ndarray], size: int) -> Panel:
+def _counts(gains: np.ndarray) -> list[int]:
+    """Return how many of the first rows reach each of SHARES."""
+    reached = np.cumsum(gains) / gains.sum()
+    return [int(np.searchsorted(reached, share * (1 - 1e-12)) + 1) for share in SHARES]
+
+
+def _map_panel(points: dict[str, np.ndarray], size: int, held: float) -> Panel:
     shown = len(points["chosen"])
     chosen = f"the {size:,} chosen rows" if shown == size else f"the first {shown:,} of {size:,} chosen rows"
-    caption = MAP.format(sample=len(points["sample"]), chosen=chosen)
+    caption = MAP.format(sample=len(points["sample"]), chosen=chosen, held=held)
     return Panel(partial(_map, points=points), f"Map of the rows. {caption}", caption, raster=True)
 
 
@@ -137,8 +141,13 @@ def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
 def _value_curve(look: Look, gains: np.ndarray) -> Figure:
     figure = blank(PANEL, 230)
     axes = figure.add_subplot()
-    places = np.concatenate([[0], _places(len(gains))])
-    axes.plot(places, np.concatenate([[0.0], np.cumsum(gains)])[places], color=look.colours["chosen"])
+    places, value = np.concatenate([[0], _places(len(gains))]), np.concatenate([[0.0], np.cumsum(gains)])
+    axes.plot(places, value[places], color=look.colours["chosen"])
+    if (gains > 0).all():
+        for share, count in zip(SHARES, _counts(gains), strict=True):
+            axes.plot(count, value[count], "o", markersize=4, color=look.colours["chosen"])
+            text = f"{100 * share:g} %"
+            axes.annotate(text, (count, value[count]), (4, -4), textcoords="offset points", va="top", fontsize=8)
     tidy(axes, "Value of the objective", "rows chosen")
     axes.set_ylim(bottom=0)
     return figure
@@ -151,7 +160,7 @@ def _places(size: int, most: int = 400) -> np.ndarray:
     )
 
 
-def _group_rows(groups: list[dict[str, Any]], rows: int, size: int) -> list[tuple[str, ...]]:
+def _group_rows(groups: list[dict[str, Any]], rows: int, size: int) -> list[tuple[str | None, ...]]:
     return [
         (
             each["group"],
@@ -159,6 +168,7 @@ def _group_rows(groups: list[dict[str, Any]], rows: int, size: int) -> list[tupl
             f"{each['rows'] / rows:.1%}",
             f"{each['chosen']:,}",
             f"{each['chosen'] / size:.1%}",
+            None if each["distance"] is None else f"{each['distance']:.4g}",
         )
         for each in groups
     ]
@@ -171,7 +181,8 @@ def _groups_note(groups: list[dict[str, Any]]) -> str:
 
 
 def _place(place: dict[str, Any]) -> str:
-    return f"{Path(place['shard']).name}, row {place['row']:,}"
+    row = f"{Path(place['shard']).name}, row {place['row']:,}"
+    return f"{row}: {place['text']}" if "text" in place else row
 
 
 def _picture(panel: Panel) -> dict[str, Any]:

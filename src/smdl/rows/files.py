@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import struct
 import zipfile
 from abc import ABC, abstractmethod
@@ -43,6 +44,8 @@ class RowFile(ABC):
 
     def __post_init__(self) -> None:
         with readable(self.path):
+            if not is_url(self.path) and os.path.getsize(self.path) == 0:
+                raise ValueError("the file is empty")
             self.describe()
 
     @abstractmethod
@@ -98,6 +101,8 @@ class ArrayFile(RowFile):
         shape = layout.shape
         if len(shape) not in (1, 2):
             raise ValueError(f"{name} must have one or two dimensions, got shape {shape}")
+        if 0 in shape[1:]:
+            raise ValueError(f"{name} has no columns, got shape {shape}")
         if np.dtype(layout.dtype).hasobject:
             raise ValueError(f"{name} holds Python objects, which are not read")
         if self.columns and shape[0] != self.rows:
@@ -145,12 +150,12 @@ class ArrayFile(RowFile):
 
 
 class NpyFile(ArrayFile):
-    """.npy: one array, the column "features" (two dimensions) or "values" (one)."""
+    """.npy: one array, the column "features"."""
 
     def describe(self) -> None:
         with opened(self.path) as file:
             layout = _npy_layout(file)
-        self.add("features" if len(layout.shape) == 2 else "values", layout)
+        self.add("features", layout)
 
 
 class SafetensorsFile(ArrayFile):

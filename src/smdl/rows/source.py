@@ -49,6 +49,10 @@ class Source:
     def dtype(self) -> np.dtype:
         return np.dtype(self.shape_of(self.shards[0])[1])
 
+    def features_at(self, rows: np.ndarray) -> np.ndarray:
+        """Return the features of rows that ascend, (N, D)."""
+        return self._gather(self.features, rows).reshape(-1, self.width)
+
     def shape_of(self, shard: RowFile) -> tuple[int, str]:
         """Return the width and the type of the features of a shard."""
         columns = [shard.columns[name] for name in self.features]
@@ -65,12 +69,12 @@ class Source:
         shard, name = self.shards[0], self.features[0]
         alone = len(self.shards) == len(self.features) == 1 and not is_url(shard.path)
         if alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name):
-            return shard.mapped(name)
-        return self.take(np.arange(len(self)))["features"]
+            return shard.mapped(name).reshape(-1, self.width)
+        return self.features_at(np.arange(len(self)))
 
     def take(self, rows: np.ndarray, roles: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """Return the features, and the columns of these roles, at rows that ascend."""
-        return {"features": self._gather(self.features, rows)} | {role: self.values(role, rows) for role in roles}
+        return {"features": self.features_at(rows)} | {role: self.values(role, rows) for role in roles}
 
     def values(self, role: str, rows: np.ndarray) -> np.ndarray:
         """Return the column of a role at rows that ascend."""
@@ -88,7 +92,7 @@ class Source:
         shard = self.shards[number]
         with readable(shard.path):
             for block in shard.blocks(list(self.features)):
-                yield _joined(block, self.features)
+                yield _joined(block, self.features).reshape(-1, self.width)
 
     def fingerprint(self) -> list[Any]:
         """Return what changes if a file changes: paths, sizes, times of the last change, columns."""
@@ -115,18 +119,30 @@ def open_source(
     features   names of the columns; by default the only matrix, or else every column of numbers without a role
     roles      role -> names of columns separated by commas, or a file with one row per row of the source
     """
-    shards = tuple(open_file(path) for path in shard_paths(paths))
-    columns = {role: _resolve(role, text, shards) for role, text in (roles or {}).items() if text is not None}
+    shards, columns = open_columns(paths, roles or {})
     taken = {name for names in columns.values() if isinstance(names, tuple) for name in names}
     for name in features:
-        _check_column("features", name, shards)
+        check_column("features", name, shards)
     source = Source(shards, tuple(features) or _guess(shards[0], taken), columns)
     for shard in shards:
         _check_shard(source, shard)
-    for role, found in columns.items():
-        if isinstance(found, RowFile) and found.rows != len(source):
-            raise ValueError(f"{role}: {found.path} must have one row per row, got {found.rows} for {len(source)} rows")
     return source
+
+
+def open_columns(
+    paths: Sequence[str], roles: Mapping[str, str | None]
+) -> tuple[tuple[RowFile, ...], dict[str, tuple[str, ...] | RowFile]]:
+    """Open the files, and find the columns besides the features. Each file has rows, and each column all of them."""
+    shards = tuple(open_file(path) for path in shard_paths(paths))
+    columns = {role: _resolve(role, text, shards) for role, text in roles.items() if text is not None}
+    for shard in shards:
+        if shard.rows == 0:
+            raise ValueError(f"{shard.path} has no rows: leave it out")
+    rows = sum(shard.rows for shard in shards)
+    for role, found in columns.items():
+        if isinstance(found, RowFile) and found.rows != rows:
+            raise ValueError(f"{role}: {found.path} must have one row per row, got {found.rows} for {rows} rows")
+    return shards, columns
 
 
 def open_file(path: str) -> RowFile:
@@ -146,7 +162,8 @@ def shard_paths(paths: Sequence[str]) -> list[str]:
             if not files:
                 raise ValueError(f"{path} matches no file")
         found += files
-    twice = sorted({path for path in found if found.count(path) > 1})
+    places = [path if is_url(path) else os.path.abspath(path) for path in found]
+    twice = sorted({path for path, place in zip(found, places, strict=True) if places.count(place) > 1})
     if twice:
         raise ValueError(f"{twice[0]} is given twice")
     return found
@@ -192,11 +209,12 @@ def _resolve(role: str, text: str, shards: tuple[RowFile, ...]) -> tuple[str, ..
         return file
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        _check_column(role, name, shards)
+        check_column(role, name, shards)
     return names
 
 
-def _check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
+def check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
+    """Raise an error that names the first file without this column."""
     for shard in shards:
         if name not in shard.columns:
             raise ValueError(f"{shard.path}: {unknown(f'column of {role}', name, shard.columns)}")
@@ -218,10 +236,8 @@ def _guess(shard: RowFile, taken: set[str]) -> tuple[str, ...]:
 
 def _check_shard(source: Source, shard: RowFile) -> None:
     first = source.shards[0]
-    if shard.rows == 0:
-        raise ValueError(f"{shard.path} has no rows: leave it out")
     for name in source.features:
-        _check_column("features", name, (shard,))
+        check_column("features", name, (shard,))
         if not shard.columns[name].is_number:
             raise ValueError(f"{shard.path}: the features must be numbers, got {name} of text")
     (width, kind), (other_width, other_kind) = source.shape_of(first), source.shape_of(shard)

@@ -1,5 +1,6 @@
 """Tables: .parquet and .csv, read by pyarrow in blocks."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,11 @@ from smdl.rows.files import Column, RowFile, opened
 
 if TYPE_CHECKING:
     import pyarrow
+
+#: Rows of a block of texts, which may be long.
+TEXTS = 1024
+#: Bytes of a block of .csv. A row must fit one.
+CSV_BLOCK = 1 << 24
 
 
 def arrow(module: str) -> Any:
@@ -22,7 +28,15 @@ def arrow(module: str) -> Any:
         raise ImportError("tables need pyarrow. Run pip install 'smdl[select]'") from error
 
 
-class ParquetFile(RowFile):
+class TableFile(RowFile):
+    """A file that may have columns of text."""
+
+    @abstractmethod
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        """Yield a column of text in blocks, in order. A missing text is None."""
+
+
+class ParquetFile(TableFile):
     """.parquet: lists of one length are matrices. Row groups without a wanted row are not read."""
 
     def describe(self) -> None:
@@ -46,6 +60,11 @@ class ParquetFile(RowFile):
                     yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
                     start += batch.num_rows
 
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        with self._opened() as file:
+            for batch in file.iter_batches(TEXTS, columns=[name]):
+                yield batch.column(0).to_pylist()
+
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         with opened(self.path) as file, arrow("pyarrow.parquet").ParquetFile(file) as table:
@@ -66,8 +85,9 @@ class ParquetFile(RowFile):
         return Column(_dtype(entry.type.value_type), width) if _dtype(entry.type.value_type) else None
 
 
-class CsvFile(RowFile):
-    """.csv with a line of names. Every numeric column is float64: a shard of whole numbers is like the others."""
+class CsvFile(TableFile):
+    """.csv with a line of names. Every numeric column is float64: a shard of whole numbers is like the others. Text in
+    quotes may have several lines."""
 
     def describe(self) -> None:
         with self._opened() as batches:
@@ -84,11 +104,17 @@ class CsvFile(RowFile):
                 yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
                 start += batch.num_rows
 
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        with self._opened([name], {name: arrow("pyarrow").string()}) as batches:
+            for batch in batches:
+                yield batch.column(0).to_pylist()
+
     @contextmanager
-    def _opened(self, names: Sequence[str] | None = None) -> Iterator[Any]:
+    def _opened(self, names: Sequence[str] = (), types: dict[str, Any] | None = None) -> Iterator[Any]:
         csv = arrow("pyarrow.csv")
-        convert = csv.ConvertOptions(include_columns=list(names)) if names else None
-        with opened(self.path) as file, csv.open_csv(file, convert_options=convert) as batches:
+        read, parse = csv.ReadOptions(block_size=CSV_BLOCK), csv.ParseOptions(newlines_in_values=True)
+        convert = csv.ConvertOptions(include_columns=list(names), column_types=types)
+        with opened(self.path) as file, csv.open_csv(file, read, parse, convert) as batches:
             yield batches
 
 
