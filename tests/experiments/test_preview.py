@@ -101,6 +101,14 @@ def test_classes_are_counted_from_stored_labels_or_from_what_is_examined(monkeyp
     assert f"at least {look.near_duplicates:.0%}, from 40 samples drawn at random." in str(look)
 
 
+def test_labels_of_a_binary_loss_and_of_another_column_are_counted():
+    x, y = torch.randn(50, 8), (torch.arange(50) % 5 == 0)
+    binary = smdl.DataLoader(TensorDataset(x, y.float()), nn.Linear(8, 1), 10, loss="binary_cross_entropy")
+    assert look_at(binary).class_counts == [40, 10]
+    first = smdl.DataLoader(TensorDataset(y.long(), x), nn.Linear(8, 2), 10, targets=0)
+    assert look_at(first).class_counts == [40, 10]
+
+
 def test_near_duplicates_are_samples_with_another_one_next_to_them():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(700, 16, generator=generator)  # more than one block

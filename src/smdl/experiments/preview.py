@@ -279,10 +279,11 @@ def look_at(loader: DataLoader) -> DataLook:
     requests = [Request(0, part.tolist(), train=False, score=True) for part in parts]
     with torch.random.fork_rng(devices=[]), worker_errors():
         scores = loader._scorer.all((batch for _, batch in loader._reader.read(requests)), len(rows))
-    stored = None if loader._made_with["targets"] else stored_labels(loader.dataset)
-    labels = np.zeros(0, np.int64)
+    labels, stored = np.zeros(0, np.int64), stored_labels(loader.dataset)
     if scores.labels is not None:  # where the dataset does not hold them, to read all others could take hours
-        labels = host(scores.labels) if stored is None else stored
+        labels = host(scores.labels)
+        if stored is not None and np.array_equal(stored[rows], labels):
+            labels = stored.astype(np.int64)
     shares = near_duplicates(scores.features.flatten(1))
     return DataLook(samples, np.bincount(labels).tolist(), len(labels), shares, len(rows))
 
