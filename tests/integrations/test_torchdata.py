@@ -43,4 +43,6 @@ def test_a_state_after_the_last_batch_resumes_with_the_next_epoch(workers):
     model.load_state_dict(weights)
     optimizer.load_state_dict(momenta)
     loader.load_state_dict(state)
+    assert len(list(loader)) == 5, "not an epoch without batches"
+    loader.load_state_dict(state)
     assert train(loader, model, optimizer, 5) == whole[5:]
