@@ -100,6 +100,9 @@ class DataLoader(Loader):
         for name in _DECIDED_HERE:
             if name in torch_options:
                 raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
+        scorer = Scorer(
+            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
+        )
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -108,9 +111,6 @@ class DataLoader(Loader):
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
         changed = as_method(method).changed(objective, candidates, options)
-        scorer = Scorer(
-            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
-        )
         together = one_of("ranks", ranks, ("local", "global")) == "global"
         super().__init__(changed, scorer, seed, process_group, together)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))

@@ -309,7 +309,7 @@ class Scorer:
             )
         except ValueError as error:
             if "finite" in str(error):
-                raise NotFiniteError(f"the model's {error}: has training diverged?") from error
+                raise NotFiniteError(f"the model's {error}: has training diverged, or are there NaNs in the data?") from error
             raise
 
     def all(self, batches: Iterable[Any], n: int) -> Scores:

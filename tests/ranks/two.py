@@ -220,7 +220,9 @@ def the_last_batch_of_an_epoch_counts_if_the_loop_asks_for_no_more(folder: Path)
         loader.set_epoch(1)
         next(iter(loader))
         state = loader.state_dict()
-        known = state["candidates"]["cache"]["seen"] if case == "recommended" else state["strategy"]["losses"].isfinite()
+        known = (
+            state["candidates"]["cache"]["seen"] if case == "recommended" else state["strategy"]["losses"].isfinite()
+        )
         assert bool(known[last].all())
 
 
