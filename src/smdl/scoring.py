@@ -309,7 +309,8 @@ class Scorer:
             )
         except ValueError as error:
             if "finite" in str(error):
-                raise NotFiniteError(f"the model's {error}: has training diverged, or are there NaNs in the data?") from error
+                why = "has training diverged, or are there NaNs in the data?"
+                raise NotFiniteError(f"the model's {error}: {why}") from error
             raise
 
     def all(self, batches: Iterable[Any], n: int) -> Scores:
