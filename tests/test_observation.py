@@ -384,6 +384,24 @@ def test_the_layer_that_makes_the_logits_is_tapped_not_the_last_of_that_shape():
     assert_observed(observer, *wanted, atol=1e-6)
 
 
+class SharedHead(Net):
+    """The head runs twice: the second time for an auxiliary loss."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.head(self.body(x)), self.head(self.body(-x))
+
+
+def test_of_a_head_that_runs_twice_the_call_that_makes_the_logits_counts():
+    (x, y), model = batch_of(), SharedHead().eval()
+    wanted = expected(model, x)
+    scorer = Scorer(model)
+    for _ in range(2):  # the first forward finds the tap
+        assert torch.allclose(scorer((x, y)).features, wanted[0], atol=1e-6)
+    observer = watched(model)
+    model(x)
+    assert_observed(observer, *wanted, atol=1e-6)
+
+
 def test_a_batch_without_inputs_asks_for_manual_observation():
     y = batch_of()[1]
     observer = Observer(

@@ -138,7 +138,8 @@ def preview(
     own step does more, the ratios are nearer to 1.
 
     methods   by default all that train no second model and do not score the whole dataset at a time
-    seconds   time for the steps, after a first round in which kernels compile
+    seconds   time for loading and for the steps; a first round, in which kernels compile, is not counted. The steps get
+              at least a quarter of it
     """
     _check_packages()
     from smdl.experiments.preview import preview_loader

@@ -23,7 +23,16 @@ from smdl.methods import Method, as_method
 from smdl.objective import Objective
 from smdl.observation import Observation, Observer
 from smdl.pool import as_matrix, finite, host
-from smdl.reading import Reader, Request, check_dataset, check_labels, read_labels, stored_labels, worker_errors
+from smdl.reading import (
+    Reader,
+    Request,
+    are_confirmed,
+    check_dataset,
+    check_labels,
+    read_labels,
+    stored_labels,
+    worker_errors,
+)
 from smdl.reference_model import ReferenceFeatures, check_reference
 from smdl.restarts import finished_epoch, warn_of_restart
 from smdl.scoring import Features, Head, Scorer
@@ -91,6 +100,9 @@ class DataLoader(Loader):
         for name in _DECIDED_HERE:
             if name in torch_options:
                 raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
+        scorer = Scorer(
+            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
+        )
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -99,9 +111,6 @@ class DataLoader(Loader):
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
         changed = as_method(method).changed(objective, candidates, options)
-        scorer = Scorer(
-            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
-        )
         together = one_of("ranks", ranks, ("local", "global")) == "global"
         super().__init__(changed, scorer, seed, process_group, together)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
@@ -162,7 +171,7 @@ class DataLoader(Loader):
         whole_number("epoch", epoch, 0)
         if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
             self._begin(epoch)
-            self._resumed, self._record = False, None
+            self._resumed = False
             self._iterations += 1  # an iteration that was under way cannot be continued
 
     def __iter__(self) -> Iterator[Any]:
@@ -331,9 +340,18 @@ class DataLoader(Loader):
 
     def _labels(self, stored: np.ndarray | None) -> np.ndarray:
         """Return the class number of every sample, read from the dataset unless it holds them."""
-        if stored is None:
-            return read_labels(self._reader, self._scorer.labels, self._samples, self._scoring_batch_size)
-        return check_labels(stored, "the dataset", "; pass targets= to say where they are")
+
+        def read(rows: np.ndarray) -> np.ndarray:
+            return read_labels(self._reader, self._scorer.labels, rows, self._scoring_batch_size)
+
+        if stored is not None:
+            labels = check_labels(stored, "the dataset", "; pass targets= to say where they are")
+            try:
+                if are_confirmed(labels, read):
+                    return labels
+            except ValueError:  # the batches do not show class numbers
+                return labels
+        return read(np.arange(self._samples))
 
     def _reference_features(self) -> Tensor | None:
         if self._reference is None:

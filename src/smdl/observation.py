@@ -78,7 +78,7 @@ class Observer:
         inputs = self._expected.among(forward.args, forward.kwargs)
         try:
             logits = self._scorer.outputs_in(forward.output)
-            features = self._scorer.pooled(forward.features) if self._needs_features else None
+            features = self._scorer.pooled(self._features(forward)) if self._needs_features else None
         except ValueError:
             return None
         rows = {len(tensor) for tensor in inputs if tensor is not None}
@@ -86,6 +86,13 @@ class Observer:
         if forward.output is None or len(rows) != 1 or computed != rows:
             return None
         return _Part(inputs, None if logits is None else logits.detach(), features)
+
+    def _features(self, forward: "_Forward") -> Any:
+        calls, call = list[tuple[Any, Any]](), forward.tapped
+        while call is not None:
+            calls.append((call.features, call.made))
+            call = call.before
+        return self._scorer.tapped(calls, forward.output)[0] if calls else None
 
     def _attach(self, batch: Any) -> "_Log":
         """Register the hooks. They stay as long as this observer: compiled code does not notice changes of hooks."""
@@ -117,8 +124,15 @@ class _Forward:
 
     def __init__(self, args: Any, kwargs: Any, before: "_Forward | None") -> None:
         self.args, self.kwargs, self.before = args, kwargs, before
-        self.features: Any = None
+        self.tapped: _Tapped | None = None  # the last call of the tap
         self.output: Any = None
+
+
+class _Tapped:
+    """One call of the tap in a forward."""
+
+    def __init__(self, features: Any, made: Any, before: "_Tapped | None") -> None:
+        self.features, self.made, self.before = features, made, before
 
 
 class _Log:
@@ -156,7 +170,9 @@ class _AtTap(_Hook):
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002
         if self.log is not None and self.log.last is not None and self.log.last.output is None:
-            self.log.last.features = (args[0] if self.takes_input else output).detach()
+            features = (args[0] if self.takes_input else output).detach()
+            made = output.detach() if self.takes_input else features
+            self.log.last.tapped = _Tapped(features, made, self.log.last.tapped)
 
 
 class _After(_Hook):
@@ -166,6 +182,8 @@ class _After(_Hook):
             small = isinstance(output, Tensor) and output.ndim <= 2
             kept = output.detach() if isinstance(output, Tensor) else output
             self.log.last.output = kept.clone() if small else kept
+            if self.log.last.tapped is not None and self.log.last.tapped.before is None:
+                self.log.last.tapped.made = None  # the only call: nothing to tell apart
 
 
 class _Inputs:

@@ -22,6 +22,10 @@ WORKER_KILLED = (
 )
 
 
+#: Samples that are read, and classes of which one is read, to confirm the labels that a dataset holds.
+COMPARED = 16
+
+
 class Request(NamedTuple):
     """Rows to read, from the dataset, from the scoring dataset, or from both."""
 
@@ -124,13 +128,24 @@ def check_dataset(dataset: Any, name: str = "dataset") -> int:
     return len(dataset)
 
 
-def read_labels(reader: Reader, targets: Callable[[Any], Tensor], samples: int, size: int) -> np.ndarray:
-    """Read every sample once, `size` at a time, and return the class numbers that `targets` finds in the batches."""
+def read_labels(reader: Reader, targets: Callable[[Any], Tensor], rows: np.ndarray, size: int) -> np.ndarray:
+    """Read these samples once, `size` at a time, and return the class numbers that `targets` finds in the batches."""
+    requests = [
+        Request(0, rows[start : start + size].tolist(), train=False, score=True) for start in range(0, len(rows), size)
+    ]
     with torch.random.fork_rng(devices=[]), worker_errors():
-        found = torch.cat([targets(batch).cpu() for _, batch in reader.read(in_order(samples, size))])
-    if len(found) != samples:
-        raise ValueError(f"collate_fn must make one row of each sample, got {len(found)} rows of {samples} samples")
+        found = torch.cat([targets(batch).cpu() for _, batch in reader.read(requests)])
+    if len(found) != len(rows):
+        raise ValueError(f"collate_fn must make one row of each sample, got {len(found)} rows of {len(rows)} samples")
     return found.numpy()
+
+
+def are_confirmed(labels: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether some samples, read by their rows, have the labels that the dataset holds. A wrapper may show the labels
+    of the dataset inside it, whose samples it has in another order."""
+    firsts = np.unique(labels, return_index=True)[1]  # samples of all classes: most agree by chance if one is large
+    rows = np.union1d(firsts[:COMPARED], np.linspace(0, len(labels) - 1, COMPARED).astype(np.int64))
+    return np.array_equal(labels[rows], read(rows))
 
 
 def stored_labels(dataset: Any) -> np.ndarray | None:

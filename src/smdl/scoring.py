@@ -1,6 +1,6 @@
 """Scoring: model + batch -> Pool. The only forward pass of selection; it leaves the model unchanged."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -309,7 +309,8 @@ class Scorer:
             )
         except ValueError as error:
             if "finite" in str(error):
-                raise NotFiniteError(f"the model's {error}: has training diverged?") from error
+                why = "has training diverged, or are there NaNs in the data?"
+                raise NotFiniteError(f"the model's {error}: {why}") from error
             raise
 
     def all(self, batches: Iterable[Any], n: int) -> Scores:
@@ -359,10 +360,19 @@ class Scorer:
         outputs = self.outputs_in(found)
         if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
-        _, given, made = calls[-1]
+        takes_input = isinstance(self._tap, nn.Linear)
+        features, made = self.tapped([(given if takes_input else made, made) for _, given, made in calls[::-1]], found)
         if self._tap_makes_outputs is None and outputs is not None:
             self._tap_makes_outputs = type(self._tap) is nn.Linear and self._makes(made, outputs)
-        return (given if isinstance(self._tap, nn.Linear) else made), outputs
+        return features, outputs
+
+    def tapped(self, calls: Sequence[tuple[Any, Any]], found: Any) -> tuple[Any, Any]:
+        """Return one of the calls of the tap in a forward, (features, what it made), the latest first: the one that
+        made the model's output. A model may apply its head again, for an auxiliary loss."""
+        outputs = output_of(found)
+        if len(calls) == 1 or not isinstance(outputs, Tensor):
+            return calls[0]
+        return next((call for call in calls if self._makes(call[1], outputs)), calls[0])
 
     def _find(self, batch: Any) -> tuple[Any, Tensor]:
         """Run a forward and tap the linear layer whose output is the model's."""

@@ -85,7 +85,9 @@ class SelectiveLoader(Loader):
         for selection, batch in self.candidates.batches(epoch):
             self._selection = selection
             self._step += 1
-            if self._step == steps:  # a state taken after the last batch was yielded is that of the next epoch
+            if (
+                self._step == steps and epoch.ended()
+            ):  # a state taken after the last batch was yielded is that of the next epoch
                 self._begin(self._epoch + 1)
             yield batch
             self._check_latest(iteration)

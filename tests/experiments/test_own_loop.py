@@ -217,6 +217,19 @@ def test_make_loader_takes_options_of_the_loader_but_not_those_of_the_comparison
     assert loader.counts.sum() == 20 == len(loader.selection)
 
 
+def test_samples_are_scored_with_the_evaluation_transform_if_it_is_given():
+    class Read(TensorDataset):
+        rows = 0
+
+        def __getitem__(self, row):
+            Read.rows += 1
+            return super().__getitem__(row)
+
+    scoring = Read(*dataset().tensors)
+    next(iter(LoaderFactory(dataset(), "fresh", 20, 0, 6)(nn.Linear(4, 2), scoring_dataset=scoring)))
+    assert Read.rows >= 60, "the pool of a step"
+
+
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(experiment_module, "STARTING", 0.0)

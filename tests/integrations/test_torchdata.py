@@ -30,3 +30,19 @@ def test_a_resumed_stream_reads_on_where_it_stopped(workers):
     loader.load_state_dict(state)
     assert train(loader, model, optimizer, 3) == whole[2:]
     assert workers or min(data.reads) == 24, "what was trained on is not read again"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_after_the_last_batch_resumes_with_the_next_epoch(workers):
+    loader, model, optimizer, _ = begun(workers)
+    whole = train(loader, model, optimizer, 10)
+    loader, model, optimizer, _ = begun(workers)
+    train(loader, model, optimizer, 5)  # it does not ask for more than the last batch
+    state, weights, momenta = copy.deepcopy((loader.state_dict(), model.state_dict(), optimizer.state_dict()))
+    loader, model, optimizer, _ = begun(workers)
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(momenta)
+    loader.load_state_dict(state)
+    assert len(list(loader)) == 5, "not an epoch without batches"
+    loader.load_state_dict(state)
+    assert train(loader, model, optimizer, 5) == whole[5:]

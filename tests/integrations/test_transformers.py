@@ -56,7 +56,8 @@ def trainer(kind, out, accumulation=1, workers=0, **options):
         remove_unused_columns=False,
         **options.pop("args", {}),
     )
-    return kind(model=bert(), args=args, train_dataset=Texts(), data_collator=pad, **options)
+    options = options if "model_init" in options else {"model": bert(), **options}
+    return kind(args=args, train_dataset=Texts(), data_collator=pad, **options)
 
 
 def selective():
@@ -113,6 +114,20 @@ def test_every_sample_is_observed_although_the_trainer_accumulates(tmp_path):
     assert (state["observed_at"] >= 0).all()
     assert state["observations"] == 21
     assert made.loader.forwards == 0
+
+
+def test_a_model_that_the_trainer_makes_itself_is_the_one_that_is_scored(tmp_path):
+    made = trainer(selective(), tmp_path, model_init=bert)
+    for _ in range(2):  # every `train` makes a model
+        made.train()
+        assert made.loader.model is made.model
+        assert made.loader.state_dict()["candidates"]["observations"] == 21
+    saved = torch.load(tmp_path / "checkpoint-21" / "smdl_loader.pt", weights_only=True)
+    assert saved["candidates"]["observations"] == 21
+    resumed = trainer(selective(), tmp_path, model_init=bert)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-18"))
+    assert resumed.tokens == made.tokens[-3:]
+    assert same_weights(resumed.model, made.model)
 
 
 def test_a_resumed_run_continues_from_the_last_checkpoint_by_itself(tmp_path):

@@ -208,6 +208,24 @@ def an_epoch_left_half_way_is_over_on_every_rank(folder: Path) -> None:  # noqa:
         assert equal(states[0], states[1])
 
 
+def the_last_batch_of_an_epoch_counts_if_the_loop_asks_for_no_more(folder: Path) -> None:  # noqa: ARG001
+    """The Trainer of transformers takes len(loader) batches and then calls set_epoch."""
+    for case in ("recommended", "loss"):
+        loader, model, _ = begun(case)
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            x, y = next(batches)
+            F.cross_entropy(model(x), y).backward()
+        last = np.concatenate(everywhere(numbers_of(loader)))
+        loader.set_epoch(1)
+        next(iter(loader))
+        state = loader.state_dict()
+        known = (
+            state["candidates"]["cache"]["seen"] if case == "recommended" else state["strategy"]["losses"].isfinite()
+        )
+        assert bool(known[last].all())
+
+
 def observations_of_one_rank_only_reach_both(folder: Path) -> None:  # noqa: ARG001
     loader = smdl.DataLoader(Tuples(32), Net(), 4, candidates=smdl.Observed(observe="manual"))
     batches = iter(loader)
@@ -387,6 +405,7 @@ CHECKS = [
     choices_for_all_ranks_are_those_of_one_process,
     ranks_that_choose_together_choose_what_one_process_does,
     an_epoch_left_half_way_is_over_on_every_rank,
+    the_last_batch_of_an_epoch_counts_if_the_loop_asks_for_no_more,
     observations_of_one_rank_only_reach_both,
     losses_of_tokens_reach_both,
     weights_of_one_rank_only_reach_both,

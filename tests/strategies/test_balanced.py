@@ -8,6 +8,7 @@ from scipy.stats import chisquare
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import smdl
+from smdl.reading import COMPARED
 from smdl.strategies.balanced import Balanced
 from tests.toys import Dicts, Net, Strings, Tuples, epoch_of, sgd, train
 
@@ -72,29 +73,63 @@ def test_an_epoch_is_n_draws_without_forwards():
 
 
 class Held(Tuples):
-    """Holds its labels under the name that a subclass says, so none must be read."""
+    """Holds its labels under the name that is given, so only a few must be read."""
 
-    def __init__(self, name: str, labels: Any) -> None:
-        super().__init__(6)
-        setattr(self, name, labels)
+    def __init__(self, name: str, labels: Any, n: int = 200) -> None:
+        super().__init__(n)
+        setattr(self, name, labels(self.y))
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 1, 0, 2, 1], torch.tensor([0, 1, 1, 0, 2, 1])])
+@pytest.mark.parametrize("labels", [torch.Tensor.tolist, torch.Tensor.clone])
 @pytest.mark.parametrize("name", ["targets", "labels"])
-def test_labels_that_the_dataset_holds_are_not_read(name, labels):
+def test_of_labels_that_the_dataset_holds_a_few_are_read(name, labels):
     data = Held(name, labels)
     loader = smdl.DataLoader(data, Net(), 2, method="balanced")
-    assert labels_given_to(loader.strategy) == [0, 1, 1, 0, 2, 1]
-    assert data.reads == []
+    assert labels_given_to(loader.strategy) == data.y.tolist()
+    assert len(data.reads) <= 2 * COMPARED
 
 
-def test_labels_of_torchs_own_datasets_are_not_read():
+def test_of_the_labels_of_torchs_own_datasets_a_few_are_read():
     tensors = TensorDataset(torch.randn(6, 4), torch.tensor([0, 1, 1, 0, 2, 1]))
     assert labels_given_to(smdl.DataLoader(tensors, Net(), 2, method="balanced").strategy) == [0, 1, 1, 0, 2, 1]
-    data = Held("targets", [0, 1, 1, 0, 2, 1])
-    part = Subset(Subset(data, [5, 4, 3, 2]), [0, 3, 2])
-    assert labels_given_to(smdl.DataLoader(part, Net(), 2, method="balanced").strategy) == [1, 1, 0]
-    assert data.reads == []
+    data = Held("targets", torch.Tensor.tolist)
+    part = Subset(Subset(data, range(199, 99, -1)), range(0, 100, 2))
+    loader = smdl.DataLoader(part, Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == data.y.tolist()[199:99:-2]
+    assert len(data.reads) <= 2 * COMPARED
+
+
+class Reordered(Dataset):
+    """Samples of another dataset in another order. Its attributes are those of that dataset."""
+
+    def __init__(self, inner: Dataset, order: list[int]) -> None:
+        self.inner, self.order = inner, order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.inner[self.order[row]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_labels_that_are_not_those_of_the_samples_are_noticed():
+    data = Held("targets", torch.Tensor.tolist)
+    order = np.random.default_rng(0).permutation(200).tolist()
+    loader = smdl.DataLoader(Reordered(data, order), Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == data.y[order].tolist()
+
+
+def test_labels_that_batches_do_not_show_are_those_of_the_dataset():
+    class Indexed(Held):
+        def __getitem__(self, row: int) -> Any:
+            return *super().__getitem__(row), row
+
+    data = Indexed("targets", torch.Tensor.tolist)
+    loader = smdl.DataLoader(data, Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == data.y.tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -122,7 +157,7 @@ def test_other_forms_of_batches_say_where_their_labels_are():
 
 
 def test_targets_come_before_what_the_dataset_holds():
-    data = Held("labels", ["a", "b", "c", "d", "e", "f"])
+    data = Held("labels", lambda y: [f"class {label}" for label in y])
     with pytest.raises(ValueError, match=r"labels of the dataset must be one whole number .*; pass targets= to say"):
         smdl.DataLoader(data, Net(), 2, method="balanced")
     loader = smdl.DataLoader(data, Net(), 2, method="balanced", targets=lambda batch: batch[1])
@@ -134,11 +169,11 @@ def test_a_transform_of_the_targets_is_applied():
         target_transform = staticmethod(lambda label: 0 if label == 2 else 1)
 
         def __getitem__(self, row: int) -> Any:
-            return self.x[row], self.target_transform(held[row])
+            return self.x[row], self.target_transform(self.y[row])
 
-    held = [0, 1, 1, 0, 2, 1]
-    loader = smdl.DataLoader(Transformed("targets", held), Net(), 2, method="balanced")
-    assert labels_given_to(loader.strategy) == [1, 1, 1, 1, 0, 1]
+    data = Transformed("targets", torch.Tensor.tolist)
+    loader = smdl.DataLoader(data, Net(), 2, method="balanced")
+    assert labels_given_to(loader.strategy) == [0 if label == 2 else 1 for label in data.y]
 
 
 def test_a_resumed_epoch_has_the_identical_tail():

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,13 @@ class StreamEpoch(Epoch):
         with self.clock("data"):
             members = list(islice(self.stream, count))
             return join(same_length(members, self.padding)) if members else None
+
+    def ended(self) -> bool:
+        """Whether the stream has no more batches. A wrapped loader that was asked for one has the state of its next
+        epoch; before, it would resume with nothing."""
+        more = list(islice(self.stream, 1))
+        self.stream = chain(more, self.stream)
+        return not more
 
     def score_batch(self, batch: Any) -> Pool | None:
         """Score a batch with the model and, if there is one, the reference model."""

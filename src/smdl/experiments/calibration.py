@@ -57,25 +57,28 @@ class Side(Protocol):
         ...
 
 
-def take_turns(sides: Mapping[str, Side], display: Display, budget: float | None = None) -> dict[str, Any]:
+def take_turns(
+    sides: Mapping[str, Side], display: Display, budget: float | None = None, most: int | None = None
+) -> dict[str, Any]:
     """Return the seconds per step of each side, by part, and its facts.
 
     In every round each side has its turn. The result follows from the median, over rounds, of the ratio of the side's
     step time to the first side's: other work on the machine changes that least. The first round does not count, because
-    caches fill and kernels compile in it.
+    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`.
     """
+    most = ROUNDS if most is None else most
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
     display.phase("calibrating")
     rounds: list[dict[str, dict[str, float]]] = []
     started = time.perf_counter()
-    for number in range(ROUNDS + 1):
+    for number in range(most + 1):
         turns = {}
         for name, side in sides.items():
             try:
                 turns[name] = side.turn()
             except (DivergedError, NotFiniteError) as error:
                 raise DivergedError(f"{name} diverged while it was timed: {error}") from error
-            display.step("calibrating", number, ROUNDS, name)
+            display.step("calibrating", number, most, name)
         if number == 0:
             started = time.perf_counter()
         else:
@@ -140,10 +143,10 @@ def _now() -> float:
     return time.perf_counter()
 
 
-def turn_steps(loader: DataLoader) -> int:
+def turn_steps(loader: DataLoader, least: int = STEPS) -> int:
     """Return the steps of a turn: whole periods of the source."""
     period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
-    return period * math.ceil(STEPS / period)
+    return period * math.ceil(least / period)
 
 
 def epoch_seconds(loader: DataLoader, steps: int, noisy: bool = False) -> float:

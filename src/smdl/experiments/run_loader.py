@@ -101,8 +101,8 @@ class LoaderFactory:
         for name in ("method", *self._settings):
             if name in options:
                 raise ValueError(f"`{name}` cannot be set in make_loader: smdl.compare sets it")
-        if not self._method.make()[1].plain_scoring:
-            options.pop("scoring_dataset", None)  # these methods score no sample outside of training
+        if self._method.make()[1].needs_features:
+            options.pop("scoring_dataset", None)  # this source forwards no sample for scoring
         samples, short = len(self._dataset), bool(options.get("drop_last"))  # type: ignore[arg-type]
         epochs = math.ceil(self._total_steps / max(1, steps_per_epoch(samples, self._settings["batch_size"], short)))
         made = DataLoader(self._dataset, model, method=self._method, epochs=epochs, **self._settings, **options)

@@ -41,6 +41,8 @@ class Selective(Base):
     def __init__(self, *arguments: Any, selection: dict[str, Any] | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.selection, self.loader = dict(selection or {}), cast(Any, None)
+        self._scored: Any = None  # the model of the loader
+        self._checkpoint: str | None = None  # from which the loader is still to be restored
         if self.args.auto_find_batch_size:
             raise ValueError("auto_find_batch_size cannot be used with selection: a loader has one batch size")
 
@@ -60,19 +62,18 @@ class Selective(Base):
         return DataLoader(plain.dataset, self.model, **{**options, **self.selection})
 
     def get_train_dataloader(self) -> DataLoader:
-        if self.loader is None:
-            self.loader = self.make_loader()
+        if self._scored is not self.model:  # with model_init, every `train` makes a model
+            self.loader, self._scored = self.make_loader(), self.model
+            self.remove_callback(SaveLoader)
             self.add_callback(SaveLoader(self.loader))
+        if self._checkpoint is not None:
+            load_loader(self.loader, self._checkpoint)
+            self._checkpoint = None
         return self.loader
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **named: Any) -> Any:
-        loader = self.get_train_dataloader()
-        if resume_from_checkpoint:
-            folder = resume_from_checkpoint
-            if folder is True:
-                folder = get_last_checkpoint(self.args.output_dir)
-            if folder is not None:  # else the Trainer says that there is none
-                load_loader(loader, folder)
+        folder = resume_from_checkpoint or None
+        self._checkpoint = get_last_checkpoint(self.args.output_dir) if folder is True else folder
         # The Trainer would skip batches by building a plain DataLoader. The state of the loader holds its position.
         self.args.ignore_data_skip = True
         return super().train(resume_from_checkpoint, *arguments, **named)

@@ -4,7 +4,7 @@ Subsets, splits, imbalance, duplicates and label noise of the config work on the
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from smdl.errors import choice
 from smdl.factory import load_object
-from smdl.reading import check_labels, stored_labels
+from smdl.reading import are_confirmed, check_labels, stored_labels
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
@@ -80,14 +80,24 @@ def shape_of(dataset: Any, name: str) -> tuple[int, ...]:
 
 def labels_of(dataset: Any, name: str) -> np.ndarray:
     """Return the class numbers that the data set holds, or else read them from every item."""
-    labels = stored_labels(dataset)
-    if labels is None:
-        with progress_bar(f"reading the labels of {name}", len(dataset)) as advance, torch.random.fork_rng(devices=[]):
-            labels = np.empty(len(dataset), np.int64)
-            for index in range(len(dataset)):
-                _, labels[index] = _pair(dataset, index, name)
-                advance(1)
-    return check_labels(labels, name)
+    stored = stored_labels(dataset)
+    with torch.random.fork_rng(devices=[]):
+        if stored is not None:
+            labels = check_labels(stored, name)
+            if are_confirmed(labels, lambda rows: _labels_at(dataset, rows.tolist(), name)):
+                return labels
+        with progress_bar(f"reading the labels of {name}", len(dataset)) as advance:
+            return _labels_at(dataset, range(len(dataset)), name, advance)
+
+
+def _labels_at(
+    dataset: Any, rows: Sequence[int], name: str, advance: Callable[[int], None] = lambda _: None
+) -> np.ndarray:
+    labels = np.empty(len(rows), np.int64)
+    for place, row in enumerate(rows):
+        _, labels[place] = _pair(dataset, row, name)
+        advance(1)
+    return labels
 
 
 def classes_of(train: Any, labels: Sequence[np.ndarray], name: str) -> list[str]:
