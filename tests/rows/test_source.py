@@ -64,13 +64,12 @@ def test_every_format_gives_the_same_rows_and_columns(kind, tmp_path, monkeypatc
     roles = write(tmp_path / kind, kind)
     source = pickle.loads(pickle.dumps(open_source([str(tmp_path / kind)], roles=roles)))  # as Ray sends it
     assert (len(source), source.width) == (100, 6)
-    taken = source.take(ROWS, list(roles))
-    np.testing.assert_allclose(taken["features"], X[ROWS], rtol=1e-6)
+    np.testing.assert_allclose(source.features_at(ROWS), X[ROWS], rtol=1e-6)
     np.testing.assert_allclose(np.concatenate(list(source.blocks(0))), X, rtol=1e-6)
     np.testing.assert_allclose(source.whole(), X, rtol=1e-6)
     for role, expected in {"labels": Y, "groups": TEXT}.items():
         if role in roles:
-            assert taken[role].tolist() == expected[ROWS].tolist()
+            assert source.values(role, ROWS).tolist() == expected[ROWS].tolist()
             assert source.column(role).tolist() == expected.tolist()
 
 
@@ -83,7 +82,7 @@ def test_urls_are_read_like_local_files(kind, scheme, tmp_path):
         fsspec.filesystem("memory").pipe(f"/rows/{kind}", (tmp_path / kind).read_bytes())
         url = f"memory://rows/{kind}"
     source = open_source([url], roles=roles)
-    np.testing.assert_allclose(source.take(ROWS)["features"], X[ROWS], rtol=1e-6)
+    np.testing.assert_allclose(source.features_at(ROWS), X[ROWS], rtol=1e-6)
     assert source.fingerprint() == open_source([url], roles=roles).fingerprint()
 
 
@@ -92,14 +91,14 @@ def test_a_folder_of_shards_is_one_source_in_the_order_of_names(tmp_path):
         np.save(tmp_path / f"shard-{number}.npy", part)
     (tmp_path / "notes.txt").write_text("not a shard")
     source = open_source([str(tmp_path)])
-    np.testing.assert_array_equal(source.take(ROWS)["features"], X[ROWS])
+    np.testing.assert_array_equal(source.features_at(ROWS), X[ROWS])
     shards, rows = source.place(np.array([9, 10, 99]))
     assert (shards.tolist(), rows.tolist()) == ([0, 1, 2], [9, 0, 59])
     assert open_source([str(tmp_path / "*.npy")]).fingerprint() == source.fingerprint()
     for path in tmp_path.iterdir():
         fsspec.filesystem("memory").pipe(f"/folder/{path.name}", path.read_bytes())
     for url in ("memory://folder", "memory://folder/*.npy"):
-        np.testing.assert_array_equal(open_source([url]).take(ROWS)["features"], X[ROWS])
+        np.testing.assert_array_equal(open_source([url]).features_at(ROWS), X[ROWS])
 
 
 def test_one_local_array_is_a_memory_map_and_not_a_copy(tmp_path):
@@ -112,7 +111,7 @@ def test_bfloat16_is_widened_exactly(tmp_path):
     save_torch({"X": values}, tmp_path / "a.safetensors")
     source = open_source([str(tmp_path / "a.safetensors")])
     assert source.dtype == np.float32
-    np.testing.assert_array_equal(source.take(ROWS)["features"], values.float().numpy()[ROWS])
+    np.testing.assert_array_equal(source.features_at(ROWS), values.float().numpy()[ROWS])
     np.testing.assert_array_equal(source.whole(), values.float().numpy())
 
 
@@ -127,12 +126,12 @@ def test_missing_values_of_tables_are_nan(tmp_path):
             values[3],
         ]  # older versions of pyarrow write no missing list of fixed length
         pq.write_table(pa.table({"X": pa.array(rows, kind)}), tmp_path / "a.parquet")
-        found = open_source([str(tmp_path / "a.parquet")]).take(np.arange(4))["features"]
+        found = open_source([str(tmp_path / "a.parquet")]).features_at(np.arange(4))
         np.testing.assert_array_equal(np.isnan(found).sum(axis=1), [0, count, 1, 0])
         np.testing.assert_allclose(found[3], X[3])
     (tmp_path / "a.csv").write_text("a,b\n1,2\n,3\n")
     np.testing.assert_array_equal(
-        open_source([str(tmp_path / "a.csv")]).take(np.arange(2))["features"], [[1, 2], [np.nan, 3]]
+        open_source([str(tmp_path / "a.csv")]).features_at(np.arange(2)), [[1, 2], [np.nan, 3]]
     )
 
 
@@ -140,7 +139,7 @@ def test_row_groups_without_a_wanted_row_are_not_read(tmp_path, monkeypatch):
     write(tmp_path / "fixed.parquet", "fixed.parquet")
     read, original = [], pq.ParquetFile.iter_batches
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda self, *a: (read.append(a[1]), original(self, *a))[1])
-    found = open_source([str(tmp_path / "fixed.parquet")]).take(np.array([31, 32, 99]))["features"]
+    found = open_source([str(tmp_path / "fixed.parquet")]).features_at(np.array([31, 32, 99]))
     np.testing.assert_array_equal(found, X[[31, 32, 99]])
     assert read == [[1], [3]]
 
@@ -205,7 +204,7 @@ def test_ragged_rows_are_refused_with_their_place(tmp_path):
     save_table(tmp_path / "a.parquet", X=[[1.0, 2.0], [3.0, 4.0], [5.0]])
     source = open_source([str(tmp_path / "a.parquet")])
     with pytest.raises(ValueError, match=r"a.parquet cannot be read: .*one length, got 2 in row 0 and 1 in row 2"):
-        source.take(np.arange(3))
+        source.features_at(np.arange(3))
 
 
 def test_what_is_ambiguous_is_asked(tmp_path):
@@ -246,5 +245,5 @@ def test_columns_may_come_from_files_beside(tmp_path):
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", Y)
     source = open_source([str(tmp_path / "x.npy")], roles={"labels": str(tmp_path / "y.npy")})
-    assert source.take(ROWS, ["labels"])["labels"].tolist() == Y[ROWS].tolist()
+    assert source.values("labels", ROWS).tolist() == Y[ROWS].tolist()
     assert source.column("labels").tolist() == Y.tolist()

@@ -72,10 +72,6 @@ class Source:
             return shard.mapped(name).reshape(-1, self.width)
         return self.features_at(np.arange(len(self)))
 
-    def take(self, rows: np.ndarray, roles: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        """Return the features, and the columns of these roles, at rows that ascend."""
-        return {"features": self.features_at(rows)} | {role: self.values(role, rows) for role in roles}
-
     def values(self, role: str, rows: np.ndarray) -> np.ndarray:
         """Return the column of a role at rows that ascend."""
         found = self.columns[role]
