@@ -87,7 +87,7 @@ def test_kernels_never_index_by_what_they_did_not_find():
     none = members[:0]
     for lazy in (True, False):
         with pytest.raises(FloatingPointError, match="not a number"):
-            kernels.exact(term, modular, members, 3, 3, -np.inf, lazy, np.uint64(1), none)
+            kernels.exact(term, modular, members, 3, 3, -np.inf, lazy, np.uint64(1), none, None)
     with pytest.raises(FloatingPointError, match="not a number"):
         kernels.stochastic(term, modular, members, 3, 3, -np.inf, 2, np.uint64(1), none)
 

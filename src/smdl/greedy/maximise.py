@@ -1,7 +1,7 @@
 """Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
 
 The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
-class_balance, costs and groups, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
+class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
 """
 
 import math
@@ -78,7 +78,7 @@ def maximise(
 def _maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
-    term = gains.compiled_term(problem, rule.high + len(rule.initial)) if rule.limits is None else None
+    term = gains.compiled_term(problem, rule.high + len(rule.initial))
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
@@ -88,7 +88,7 @@ def _maximise(
             return Picks(
                 *kernels.stochastic(*arguments, rule.candidates_per_step(len(part)), np.uint64(key), rule.initial)
             )
-        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key), rule.initial))
+        return Picks(*kernels.exact(*arguments, rule.optimizer == "lazy", np.uint64(key), rule.initial, rule.limits))
 
     threads = min(threads, len(parts))
     run = map if threads == 1 else _workers(os.getpid(), threads).map
