@@ -12,6 +12,7 @@ SOURCE = Path(smdl.__file__).parent
 
 ENGINE = (
     "arithmetic",
+    "block_loops",
     "blocks",
     "distances",
     "geometry",

@@ -115,7 +115,9 @@ def test_quotas_and_costs_hold_among_many_blocks(objective, optimizer):
 
 def test_the_size_penalty_stops_a_limited_selection_on_every_path():
     limits = {"groups": np.arange(60) % 3, "per_group": 10, "size_penalty": 0.3}
-    chosen, plain = (path(rows(), smdl.Objective(redundancy=1.0), (2, 25), "lazy", **limits) for path in (fast, in_torch))
+    chosen, plain = (
+        path(rows(), smdl.Objective(redundancy=1.0), (2, 25), "lazy", **limits) for path in (fast, in_torch)
+    )
     assert 2 < len(chosen) < 25
     assert chosen.indices.tolist() == plain.indices.tolist()
 

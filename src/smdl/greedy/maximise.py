@@ -25,6 +25,9 @@ from smdl.terms import TERMS, ModularTerm
 
 OPTIMIZERS = ("naive", "lazy", "stochastic")
 
+#: Bounds that lazy greedy computes again at once, at first. The number doubles until no other bound could win.
+BATCH = 64
+
 
 class Limits(NamedTuple):
     """Costs of the samples with a budget, and the groups of the samples with the most picks per group."""
@@ -195,14 +198,14 @@ class _Torch:
     def _lazy_gains(self, count: int) -> Tensor:
         """Return a bound for every place. Bounds that could win are computed again."""
         self.bounds[self.gone] = -math.inf
-        self.bounds = self._refreshed(self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else 64)
+        self.bounds = self._refreshed(self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else BATCH)
         return self.bounds
 
     def _drawn_gains(self, places: Tensor, valid: Tensor) -> Tensor:
         """Return a bound for every drawn place; −∞ where it is not valid. Bounds that could win are computed again."""
         bounds = torch.where(valid, self.bounds.gather(1, places), -math.inf)
         unknown = int((bounds == math.inf).sum(1).max())
-        found = self._refreshed(bounds, lambda at: places.gather(1, at), ~valid, max(64, unknown))
+        found = self._refreshed(bounds, lambda at: places.gather(1, at), ~valid, max(BATCH, unknown))
         for p, (row, at, ok) in enumerate(zip(self.bounds, places, valid, strict=True)):
             row[at[ok]] = found[p, ok]
         return found
@@ -241,7 +244,8 @@ class _Torch:
         """Move each pick behind the remaining places of its part."""
         if self.rule.optimizer == "stochastic":
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
-                where, last = int(np.flatnonzero(order == place)[0]), len(part) - count - 1
+                drawn = order[: self.rule.candidates_per_step(len(part))]  # the pick is among them
+                where, last = int(np.flatnonzero(drawn == place)[0]), len(part) - count - 1
                 order[where], order[last] = order[last], order[where]
 
 
