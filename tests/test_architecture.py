@@ -19,6 +19,7 @@ ENGINE = (
     "gradients",
     "greedy",
     "limits",
+    "neighbours",
     "objective",
     "plan",
     "pool",

@@ -198,7 +198,9 @@ class _Torch:
     def _lazy_gains(self, count: int) -> Tensor:
         """Return a bound for every place. Bounds that could win are computed again."""
         self.bounds[self.gone] = -math.inf
-        self.bounds = self._refreshed(self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else BATCH)
+        self.bounds = self._refreshed(
+            self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else BATCH
+        )
         return self.bounds
 
     def _drawn_gains(self, places: Tensor, valid: Tensor) -> Tensor:
