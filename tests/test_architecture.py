@@ -12,12 +12,14 @@ SOURCE = Path(smdl.__file__).parent
 
 ENGINE = (
     "arithmetic",
+    "block_loops",
     "blocks",
     "distances",
     "geometry",
     "gradients",
     "greedy",
     "limits",
+    "neighbours",
     "objective",
     "plan",
     "pool",

@@ -18,6 +18,7 @@ OBJECTIVES = [
     smdl.Objective(log_determinant=1.0),
     smdl.Objective(class_balance=0.5, redundancy=0.5),
 ]
+MODULAR = smdl.Objective(uncertainty=1.0)
 few = settings(max_examples=15)
 
 
@@ -55,10 +56,11 @@ def test_a_warm_start_holds_in_parts_of_different_sizes(path, objective):
         )
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+@pytest.mark.parametrize("path", [fast, in_torch])
+@pytest.mark.parametrize("objective", [*OBJECTIVES, MODULAR], ids=repr)
 @few
 @given(pool=pools(smallest=2, dtypes=(np.float32,)), data=st.data())
-def test_costs_and_groups_pick_what_the_equations_pick(objective, pool, data):
+def test_costs_and_groups_pick_what_the_equations_pick(path, objective, pool, data):
     n = len(pool)
     costs = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=n, max_size=n))
     groups = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
@@ -66,7 +68,7 @@ def test_costs_and_groups_pick_what_the_equations_pick(objective, pool, data):
     quotas = {group: quota for group, quota in quotas.items() if group in groups}
     optimizer = data.draw(st.sampled_from(["naive", "lazy", "auto"]))
     limits = {"costs": costs, "budget": budget, "groups": groups, "per_group": quotas}
-    chosen = smdl.select(pool, objective, optimizer=optimizer, **limits)
+    chosen = path(pool, objective, None, optimizer, **limits)
     wanted = specification.limited(Specification(pool, objective), costs, budget, groups, [quotas.get(0, 0), 2])
     assert chosen.indices.tolist() == wanted[0]
     np.testing.assert_allclose(chosen.gains, wanted[1], rtol=1e-9, atol=1e-12)
@@ -92,6 +94,32 @@ def test_quotas_hold_for_named_groups():
     chosen = smdl.select(rows(), "redundancy", groups=groups, per_group={"cat": 2, "owl": 5})
     assert dict(zip(*np.unique(groups[chosen.indices], return_counts=True), strict=True)) == {"cat": 2, "owl": 5}
     assert len(smdl.select(rows(), "redundancy", groups=groups, per_group=4)) == 12
+
+
+@pytest.mark.parametrize("optimizer", ["lazy", "naive"])
+@pytest.mark.parametrize("objective", [smdl.Objective(redundancy=1.0), smdl.Objective(facility_location=1.0)], ids=repr)
+def test_quotas_and_costs_hold_among_many_blocks(objective, optimizer):
+    """More samples than the plain loops can handle. Most groups are full before the last pick."""
+    rng = np.random.default_rng(3)
+    features, groups = rng.integers(0, 5, (700, 4)).astype(np.float32), rng.integers(0, 12, 700)
+    limits = {"groups": groups, "per_group": {g: g % 5 for g in range(12)}}
+    for more in ({}, {"costs": rng.choice([0.5, 1.0, 3.0], 700), "budget": 18.5}, {"initial": [5, 600, 20]}):
+        chosen = fast(features, objective, None, optimizer, **limits, **more)
+        plain = in_torch(features, objective, None, "naive", **limits, **more)
+        assert chosen.indices.tolist() == plain.indices.tolist()
+        np.testing.assert_allclose(chosen.gains, plain.gains, rtol=1e-9)
+        counts = np.bincount(groups[chosen.indices], minlength=12)
+        assert (counts <= np.arange(12) % 5).all()
+        assert "costs" in more or (counts == np.arange(12) % 5).all()
+
+
+def test_the_size_penalty_stops_a_limited_selection_on_every_path():
+    limits = {"groups": np.arange(60) % 3, "per_group": 10, "size_penalty": 0.3}
+    chosen, plain = (
+        path(rows(), smdl.Objective(redundancy=1.0), (2, 25), "lazy", **limits) for path in (fast, in_torch)
+    )
+    assert 2 < len(chosen) < 25
+    assert chosen.indices.tolist() == plain.indices.tolist()
 
 
 def test_a_fraction_is_a_share_of_the_candidates():

@@ -62,7 +62,7 @@ def test_every_import_is_a_dependency(path):
 def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text(), re.MULTILINE))
     for requirement in (*PROJECT["dependencies"], *TRAIN, *SELECT):
-        bound = re.findall(r">=([\d.]+)$", requirement)[0]
+        bound = re.findall(r">=([\d.]+)(?:;|$)", requirement)[0]
         assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", pins[name_of(requirement)]), requirement
 
 

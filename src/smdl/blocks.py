@@ -8,7 +8,6 @@ and exact where the features lie on a dyadic grid: a centre with few digits keep
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +15,15 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import inverse
+from smdl.block_loops import Columns, Measure, add_rises, finish, scan, to_similarities
 from smdl.distances import COSINE, EUCLIDEAN, GAUSSIAN, Metric, by_chunks
 from smdl.gradients import GradientSpace
-from smdl.jit import compiled, inlined, reordered
 from smdl.pool import host, real, widest
-from smdl.similarity import Graph, gradient_gap, insert, one_minus_cosine
+from smdl.similarity import Graph
 
-#: Rows and columns of a block: large enough for fast multiplication, small enough for the processor's cache.
-ROWS, COLUMNS = 512, 2048
+#: Rows and columns of a block: large enough for fast multiplication, small enough for the processor's cache, and for
+#: memory that is used again (larger blocks are returned to the system each time, which takes longer than to fill them).
+ROWS, COLUMNS = 256, 1024
 
 #: Pairs nearer than this share of the scale are computed from differences: over features, and over gradients, where
 #: two products are rounded and features are not centred.
@@ -50,26 +50,6 @@ class Side:
     def columns(self) -> "Columns":
         errors = None if self.errors is None else self.errors.numpy()
         return Columns(self.rows.numpy(), errors, self.size.numpy(), self.e.numpy(), self.f.numpy())
-
-
-class Columns(NamedTuple):
-    """A `Side` on the host, for compiled loops."""
-
-    rows: np.ndarray
-    errors: np.ndarray | None
-    size: np.ndarray
-    e: np.ndarray
-    f: np.ndarray
-
-
-class Measure(NamedTuple):
-    """How compiled loops turn products into distances and similarities."""
-
-    code: int
-    bias: float
-    near: float  # squared distances below are computed from differences
-    doubled: float  # 2σ²
-    scale: float  # 1/D
 
 
 class Blocks:
@@ -125,12 +105,24 @@ class Blocks:
         """Return 1 − φ/D of every pair, (len(a), len(b)) float32: multiples of 2⁻²⁴ in [0, 1]."""
         if self.device.type == "cpu":
             products, others = self._products(a, b)
-            _finish(products, others, a.columns(), b.columns(), self._measure)
+            finish(products, others, a.columns(), b.columns(), self._measure)
             return torch.from_numpy(products)
         return self._to_similarities(self._gaps(a, b))
 
+    def add_rises(self, a: Side, b: Side, best: Tensor, caps: Tensor | None, gains: Tensor) -> None:
+        """Add Σ_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`."""
+        if self.device.type == "cpu":
+            products, others = self._products(a, b)
+            limits = None if caps is None else caps.numpy()
+            columns = (a.columns(), b.columns(), self._measure, best.numpy(), limits, gains.numpy())
+            add_rises(products, others, *columns)
+            return
+        found = self.similarities(a, b)
+        found = found if caps is None else found.clamp_(max=caps)
+        gains += (found - best).clamp_(min=0).sum(-1, dtype=gains.dtype)
+
     def _to_similarities(self, gaps: Tensor) -> Tensor:
-        """Do what `_similarity_row` does, on any device."""
+        """Do what `block_loops.to_similarities` does, on any device."""
         code, doubled = self._measure.code, self._measure.doubled
         distances = {EUCLIDEAN: gaps.sqrt, COSINE: lambda: gaps, GAUSSIAN: lambda: -torch.expm1(-gaps / doubled)}[
             code
@@ -142,7 +134,7 @@ class Blocks:
         return (a.rows @ b.rows.T).numpy(), others
 
     def _gaps(self, a: Side, b: Side) -> Tensor:
-        """Return ‖u − v‖², or 1 − cos, of every pair: what `_gap_row` computes, on any device."""
+        """Return ‖u − v‖², or 1 − cos, of every pair: what `block_loops` computes, on any device."""
         dots, m = (a.rows @ b.rows.T).to(a.size.dtype), self._measure
         if a.errors is not None and b.errors is not None:
             dots = (dots + m.bias) * (a.errors @ b.errors.T)
@@ -180,7 +172,7 @@ class Blocks:
         n = self._metric.size
         rows = np.arange(n, dtype=np.int64) if rows is None else rows.astype(np.int64)
         graph = Graph(np.empty((len(rows), k), np.int32), np.empty((len(rows), k), np.float32))
-        for part in tiles(len(rows), ROWS):
+        for part in tiles(len(rows), 16 * ROWS):
             report(part.start, len(rows))
             a = self.side(torch.from_numpy(rows[part]).to(self.device))
             if self.device.type == "cpu":
@@ -195,14 +187,14 @@ class Blocks:
         neighbours[:, 0], gaps[:, 0] = rows, -1.0
         for columns in tiles(self._metric.size, COLUMNS):
             b = self.side(columns)
-            products, others = self._products(a, b)
-            _scan(
-                products, others, a.columns(), b.columns(), self._measure, rows, columns.start, gaps, neighbours, held
-            )
+            for k in tiles(len(rows), ROWS):
+                some = a.part(k)
+                block = (*self._products(some, b), some.columns(), b.columns(), self._measure)
+                scan(*block, rows[k], columns.start, gaps[k], neighbours[k], held[k])
         gaps[:, 0] = 0.0
         if self._measure.code == COSINE:
             gaps[:, 0] = np.where(a.size.numpy() > 0, 0.0, 1.0)
-        _to_similarities(gaps, self._measure, graph.similarities[part])
+        to_similarities(gaps, self._measure, graph.similarities[part])
 
     def _search_in_torch(self, a: Side, rows: Tensor, graph: Graph, part: slice) -> None:
         k = graph.neighbours.shape[1]
@@ -230,109 +222,3 @@ def tiles(n: int, size: int) -> Iterator[slice]:
     """Yield the slices of 0..n-1 of at most `size` elements."""
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
-
-
-@reordered
-def _gaps_between(x, i, y, j):
-    total = np.float32(0.0)
-    for u in range(x.shape[1]):
-        gap = x[i, u] - y[j, u]
-        total += gap * gap
-    return np.float64(total)
-
-
-@reordered
-def _wide_gaps_between(x, i, y, j):
-    total = 0.0
-    for u in range(x.shape[1]):
-        gap = np.float64(x[i, u]) - np.float64(y[j, u])
-        total += gap * gap
-    return total
-
-
-@inlined
-def _gap_row(products, others, a, b, measure, i, gaps):
-    """Write ‖u_i − v_j‖², or 1 − cos, of row i and every column j to `gaps`."""
-    width = products.shape[1]
-    if others is None:
-        for j in range(width):
-            gaps[j] = np.float64(products[i, j])
-    else:
-        for j in range(width):
-            gaps[j] = np.float64(others[i, j]) * (np.float64(products[i, j]) + measure.bias)
-    if measure.code == COSINE:
-        for j in range(width):
-            gaps[j] = one_minus_cosine(gaps[j], a.size[i] * b.size[j])
-        return
-    size, near = a.size[i], 0
-    for j in range(width):
-        gaps[j] = size + b.size[j] - 2.0 * gaps[j]
-        near += gaps[j] < measure.near
-    if near == 0:
-        return
-    for j in range(width):
-        if gaps[j] < measure.near:
-            if others is None:
-                gaps[j] = _gaps_between(a.rows, i, b.rows, j)
-            else:
-                apart = _wide_gaps_between(a.errors, i, b.errors, j)
-                gap = _wide_gaps_between(a.rows, i, b.rows, j)
-                gaps[j] = gradient_gap(apart, gap, a.e[i], b.e[j], a.f[i], b.f[j])
-
-
-@inlined
-def _similarity_row(gaps, measure, i, out):
-    one = np.float32(1.0)
-    if measure.code == EUCLIDEAN:
-        for j in range(len(gaps)):
-            out[i, j] = one - np.float32(min(math.sqrt(gaps[j]) * measure.scale, 1.0))
-    elif measure.code == COSINE:
-        for j in range(len(gaps)):
-            out[i, j] = one - np.float32(min(gaps[j] * measure.scale, 1.0))
-    else:
-        for j in range(len(gaps)):
-            out[i, j] = one - np.float32(min(-math.expm1(-gaps[j] / measure.doubled) * measure.scale, 1.0))
-
-
-@compiled
-def _finish(products, others, a, b, measure):
-    """Turn products into similarities, in place."""
-    gaps = np.empty(products.shape[1])
-    for i in range(len(products)):
-        _gap_row(products, others, a, b, measure, i, gaps)
-        _similarity_row(gaps, measure, i, products)
-
-
-@compiled
-def _to_similarities(gaps, measure, out):
-    for i in range(len(gaps)):
-        _similarity_row(gaps[i], measure, i, out)
-
-
-@compiled
-def _scan(products, others, a, b, measure, rows, start, nearest, neighbours, held):
-    """Insert the columns start, start + 1, ... of a block into the sorted lists of nearest neighbours of its rows."""
-    gaps, last = np.empty(products.shape[1]), nearest.shape[1] - 1
-    for i in range(len(products)):
-        _gap_row(products, others, a, b, measure, i, gaps)
-        worst = nearest[i, last]
-        for j in range(len(gaps)):
-            if gaps[j] < worst and start + j != rows[i]:
-                held[i] = insert(nearest[i], neighbours[i], held[i], gaps[j], start + j)
-                worst = nearest[i, last]
-
-
-@compiled
-def rises(similarities, best, gains):
-    """Add Σ_j max(0, s_aj − best_j) of every row a to `gains`."""
-    for a in range(len(similarities)):
-        gains[a] += rise(similarities, best, a)
-
-
-@reordered
-def rise(similarities, best, a):
-    """Return Σ_j max(0, s_aj − best_j). All are multiples of 2⁻²⁴, so the sum is exact in any order."""
-    total, zero = 0.0, np.float32(0.0)
-    for j in range(len(best)):
-        total += np.float64(max(similarities[a, j] - best[j], zero))
-    return total

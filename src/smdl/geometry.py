@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl import arithmetic, memory
+from smdl import arithmetic, memory, neighbours
 from smdl.blocks import COLUMNS, Blocks, Side, tiles
 from smdl.distances import FeatureSpace, Metric, in_safe_range
 from smdl.gradients import GradientSpace
@@ -44,6 +44,8 @@ class Geometry:
     def __init__(self, objective: "Objective", pool: Pool) -> None:
         self.objective, self.pool = objective, pool
         self.report: Callable[[str, int, int], None] = no_report  # called during long work: what, done, total
+        self.search: str | None = None  # how the neighbours were found, and the share of them that was found
+        self.recall: float | None = None
         self._moved: dict[str, Tensor] = {}
         self._sides: list[tuple[slice, Side]] | None = None
 
@@ -92,7 +94,9 @@ class Geometry:
             return Graph(
                 np.tile(np.arange(k, dtype=np.int32), (len(self.pool), 1)), np.zeros((len(self.pool), k), np.float32)
             )
-        graph = self.blocks.nearest(k, report=partial(self.report, "neighbours"))
+        search = neighbours.search_of(len(self.pool), self.objective.space, self.pool.device)
+        report = partial(self.report, "neighbours")
+        graph, self.search, self.recall = neighbours.find(self.metric, self.blocks, k, search, report)
         if self.caps is not None:
             np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
         return graph

@@ -22,7 +22,7 @@ INLINED: Any = {**PLAIN, "forceinline": True}
 #: The modules with compiled loops, and this one, which says how they are compiled.
 KERNEL_MODULES = (
     "arithmetic.py",
-    "blocks.py",
+    "block_loops.py",
     "greedy/determinant.py",
     "greedy/gains.py",
     "greedy/kernels.py",

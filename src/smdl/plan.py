@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from smdl.geometry import MANY, holds_matrix
+from smdl.neighbours import PROBES, SEARCHES, cells_of, search_of
 from smdl.objective import Objective, as_objective
 from smdl.pool import HALVES, LARGE, Pool
 
@@ -26,7 +27,10 @@ LONG = 60.0
 
 #: Seconds per pair to turn a product into a similarity, and to read a similarity; per number to read a row; per sample
 #: and pick to look at a bound. Evaluations per pick that lazy greedy repeats. Rough, from benchmarks/scale.py.
-FINISH, READ, ROW, BOUND, REPEATED = 1.5e-9, 0.4e-9, 0.6e-9, 8e-9, 300
+FINISH, READ, ROW, BOUND, REPEATED = 1.0e-9, 0.4e-9, 0.6e-9, 8e-9, 500
+
+#: How much more a pair costs within the cells of faiss than in a block.
+SCATTERED = 4
 
 ENGINES = {
     "rows": "reads rows as it needs them",
@@ -50,13 +54,20 @@ class Plan:
     memory: int  # bytes beyond the features
     passes: float  # over the features
     seconds: float  # predicted, with torch's number of threads
+    search: str | None = None  # of the neighbours: exact, flat or inverted
+
+    @property
+    def how(self) -> str:
+        """The engine in words."""
+        search = f" ({self.search}: {SEARCHES[self.search]})" if self.search else ""
+        return f"{ENGINES[self.engine]}{search}"
 
     def __str__(self) -> str:
         chosen = f"{self.size:,} of {self.samples:,} samples with {self.features:,} features by {self.objective!r}"
         covered = f" ({self.objective.sample:,} of them)" if self.engine == "sample" else ""
         return (
             f"choose {chosen}\n"
-            f"engine:    {self.engine}: {ENGINES[self.engine]}{covered}\n"
+            f"engine:    {self.engine}: {self.how}{covered}\n"
             f"optimizer: {self.optimizer}\n"
             f"memory:    {self.memory / 1e9:.2f} GB beyond the features\n"
             f"passes:    about {self.passes:.0f} over the features\n"
@@ -87,11 +98,13 @@ def make_plan(
     copied = 4 * n * width if half and n * width <= LARGE else 0
     if objective.distance == "correlation" and engine != "rows":
         copied += 4 * n * width
-    work = _Work(objective, n, width, size, optimizer)
+    search = search_of(n, objective.space, device) if engine == "graph" else None
+    work = _Work(objective, n, width, size, optimizer, search)
     memory, passes, seconds = getattr(work, engine)()
     base = 3 + (objective.distance == "euclidean") * 2
     seconds += (base + passes) * n * width * ROW
-    return Plan(engine, objective, optimizer, n, width, size, copied + memory + 48 * n, base + passes, seconds)
+    memory, passes = copied + memory + 48 * n, base + passes
+    return Plan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
 
 
 def resolve_optimizer(optimizer: str, objective: Objective, n: int, size: int) -> str:
@@ -131,6 +144,7 @@ class _Work:
     width: int
     size: int
     optimizer: str
+    search: str | None
 
     @property
     def _pair(self) -> float:
@@ -155,8 +169,12 @@ class _Work:
         return 4 * min(self.n, MANY) * self.width, 1 + passes, passes * self.n**2 * self._pair
 
     def graph(self) -> tuple[int, float, float]:
-        k = self.objective.neighbours or 0
-        return 8 * self.n * k, 1 + self.n / 512, self.n**2 * self._pair + self.size * self.n * READ
+        k, held = self.objective.neighbours or 0, 0 if self.search == "exact" else 4 * self.n * self.width
+        pairs = self.n**2
+        if self.search == "inverted":
+            cells = cells_of(self.n)
+            pairs = self.n * (cells + SCATTERED * PROBES * self.n / cells)
+        return 8 * self.n * k + held, 1 + self.n / 4096, pairs * self._pair + self.size * self.n * READ
 
     def sample(self) -> tuple[int, float, float]:
         covered, passes = self.objective.sample or 0, self._evaluated()

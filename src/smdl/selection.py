@@ -105,6 +105,12 @@ class Selection:
         return self.value + self._problem.objective.weights["facility_location"] * difference
 
     @property
+    def recall(self) -> float | None:
+        """The share of the nearest neighbours that the graph has, measured on random samples; 1 for an exact search.
+        None unless the objective has `neighbours` fewer than the samples."""
+        return None if self._problem is None else self._problem.geometry.recall
+
+    @property
     def _pool_rows(self) -> np.ndarray:
         return as_array(self.indices) if self._rows is None else self._rows
 

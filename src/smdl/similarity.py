@@ -294,3 +294,36 @@ def insert(gaps, neighbours, held, gap, j):
         at -= 1
     gaps[at], neighbours[at] = gap, j
     return min(held + 1, len(gaps))
+
+
+@compiled
+def _nearest_among(points, start, candidates, neighbours, similarities):
+    k, scale, gaps = neighbours.shape[1], 1.0 / points.bound, np.empty(neighbours.shape[1])
+    for row in range(len(candidates)):
+        i, held = start + row, 1
+        gaps[0], neighbours[row, 0] = -1.0, i
+        for t in range(candidates.shape[1]):
+            j = candidates[row, t]
+            gap = distance(points, i, j) if j >= 0 and j != i else np.inf
+            if gap == np.inf or (held == k and gap > gaps[k - 1]):
+                continue
+            at = min(held, k)
+            while gaps[at - 1] > gap or (gaps[at - 1] == gap and neighbours[row, at - 1] > j):
+                at -= 1
+                if at + 1 < k:
+                    gaps[at + 1], neighbours[row, at + 1] = gaps[at], neighbours[row, at]
+            if at < k:
+                gaps[at], neighbours[row, at] = gap, j
+                held = min(held + 1, k)
+        for t in range(k):
+            if t >= held:
+                neighbours[row, t] = i
+            similarities[row, t] = similarity(points, scale, i, neighbours[row, t]) if t < held else 0.0
+
+
+def nearest_among(
+    points: Points, start: int, candidates: np.ndarray, neighbours: np.ndarray, similarities: np.ndarray
+) -> None:
+    """Write the samples start, start + 1, ... and the nearest of their candidates, (m, c), to the rows of a graph. Ties
+    go to the lower index. A missing candidate is −1; what is left of a row repeats the sample with similarity 0."""
+    _nearest_among(points, start, candidates, neighbours, similarities)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from smdl import arithmetic
 from smdl.arithmetic import CONCAVE, ENTROPY, GRID, inverse
-from smdl.blocks import COLUMNS, ROWS, rises, tiles
+from smdl.blocks import COLUMNS, ROWS, tiles
 from smdl.distances import Metric
 from smdl.geometry import Geometry
 from smdl.pool import Pool, host, real, stored
@@ -180,16 +180,12 @@ class FacilityLocation(SetTerm):
         return out
 
     def _add_rises(self, rows: Tensor, coverage: Tensor, out: Tensor) -> None:
-        blocks = self.geometry.blocks
+        blocks, caps = self.geometry.blocks, self.geometry.caps
         for part in tiles(len(rows), ROWS):
             side = blocks.side(rows[part])
             for columns, covered in self.geometry.covered_blocks():
-                similarities = self._capped(blocks.similarities(side, covered), columns)
-                if out.device.type == "cpu":
-                    rises(similarities.numpy(), coverage[columns].numpy(), out[part].numpy())
-                else:
-                    better = (similarities - coverage[columns]).clamp_(min=0)
-                    out[part] += better.sum(-1, dtype=out.dtype)
+                limits = None if caps is None else caps[columns]
+                blocks.add_rises(side, covered, coverage[columns], limits, out[part])
 
     def add(self, picks: Tensor) -> None:
         self._coverage = torch.maximum(self._coverage, self.similarities(picks))

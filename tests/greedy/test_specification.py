@@ -26,13 +26,13 @@ FEW_OBJECTIVES = [
 ]
 
 
-def fast(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
+def fast(pool: Pool, objective: Objective, size: int | None, optimizer: str, **options: object) -> smdl.Selection:
     if optimizer == "lazy" and not objective.diminishing:
         optimizer = "naive"
     return smdl.select(pool, objective, size, optimizer=optimizer, **options)  # type: ignore[arg-type]
 
 
-def in_torch(pool: Pool, objective: Objective, size: int, optimizer: str, **options: object) -> smdl.Selection:
+def in_torch(pool: Pool, objective: Objective, size: int | None, optimizer: str, **options: object) -> smdl.Selection:
     """Select without the compiled kernels."""
     with mock.patch.object(gains, "compiled_term", return_value=None):
         return fast(pool, objective, size, optimizer, **options)

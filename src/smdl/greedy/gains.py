@@ -16,7 +16,7 @@ from numba.extending import overload
 
 from smdl import memory
 from smdl.arithmetic import GRID, value
-from smdl.blocks import rise
+from smdl.block_loops import rise
 from smdl.greedy.determinant import Determinant, State, compiled_determinant, determinant_add, determinant_gain
 from smdl.jit import INLINED, PLAIN, compiled, inlined, reordered
 from smdl.objective import Problem

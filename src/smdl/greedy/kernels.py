@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from smdl.greedy.gains import add_pick, empty_state, gain_of, single_gains
-from smdl.jit import compiled
+from smdl.jit import compiled, inlined
 from smdl.randomness import below_compiled, derive_compiled, sample_compiled
 
 #: Fewest candidates per block. A block whose greatest bound is below the best gain is skipped.
@@ -32,31 +32,59 @@ def start(term, state, picked, initial):
         add_pick(term, state, initial[k])
 
 
+@inlined
+def _ratio(limits, gain, a):
+    """Return what a candidate is compared by: its gain, or with limits its gain per cost."""
+    if limits is None:
+        return gain
+    return gain / limits.costs[a]
+
+
+@inlined
+def _goal(limits, best, a):
+    """Return a gain below which the candidate cannot win; rounding never makes it too high."""
+    if limits is None:
+        return best
+    gain = best * limits.costs[a]
+    return gain - abs(gain) * 2.0**-50
+
+
+@inlined
+def _allowed(limits, left, quotas, a):
+    """Return whether the budget and the quota of its group admit the candidate."""
+    if limits is None:
+        return True
+    return limits.costs[a] <= left and quotas[limits.groups[a]] > 0
+
+
 @compiled
-def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gains):
+def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gains, limits):
     """Maximise greedily over `members` (ascending). Each step computes the gain of every candidate, or with `lazy`
     only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`. Write the samples
     `initial`, which the batch starts with, and the picks to `picked`, the gains of the picks to `gains`. Return how
-    many were picked."""
+    many were picked. `limits` may be None. With limits, each step picks the greatest gain per cost among the candidates
+    that they admit, and ties always go to the lowest index."""
     n, given, size, state = len(members), len(initial), len(gains), empty_state(term)
     start(term, state, picked, initial)
     bounds, seen = np.empty(n), np.full(n, given, np.int32)
     single_gains(term, state, modular, members, picked, given, bounds)
-    for place in range(n):
-        _check_gain(bounds[place])
+    left, quotas = np.inf, np.empty(0, np.int64)
+    if limits is not None:
+        left, quotas = limits.budget, limits.quotas.copy()
     block = max(BLOCK, int(math.sqrt(n)))
     blocks = (n + block - 1) // block
-    tops = np.empty(blocks)
-    for k in range(blocks):
-        tops[k] = bounds[k * block : (k + 1) * block].max()
+    tops = np.full(blocks, -np.inf)
+    for place in range(n):
+        _check_gain(bounds[place])
+        tops[place // block] = max(tops[place // block], _ratio(limits, bounds[place], members[place]))
     for count in range(given, given + size):
         best, winner = -np.inf, n
-        if count == 0 and bounds.min() == bounds.max():
+        if limits is None and count == 0 and bounds.min() == bounds.max():
             winner = below_compiled(derive_compiled(key, 0), 0, n)
             best = bounds[winner]
         else:
             first = np.argmax(tops)
-            if lazy:  # the greatest bound first: its gain rules out most of the others
+            if lazy and limits is None:  # the greatest bound first: its gain rules out most of the others
                 winner = first * block + np.argmax(bounds[first * block : (first + 1) * block])
                 if seen[winner] != count:
                     a = members[winner]
@@ -72,27 +100,33 @@ def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gain
                     continue
                 top = -np.inf
                 for place in range(k * block, min((k + 1) * block, n)):
-                    bound = bounds[place]
+                    bound, a = bounds[place], members[place]
                     if bound == -np.inf:
                         continue
-                    if not lazy or bound > best or (bound == best and place < winner):
+                    ratio = _ratio(limits, bound, a)
+                    if not lazy or ratio > best or (ratio == best and place < winner):
+                        if not _allowed(limits, left, quotas, a):
+                            bounds[place] = -np.inf
+                            continue
                         if seen[place] != count:
-                            a = members[place]
-                            goal = best if lazy else -np.inf
+                            goal = _goal(limits, best, a) if lazy else -np.inf
                             bound, seen[place] = gain_of(
                                 term, state, modular[a], a, picked, seen[place], count, bound, goal
                             )
                             _check_gain(bound)
-                            bounds[place] = bound
-                        if bound > best or (bound == best and place < winner):
-                            best, winner = bound, place
-                    top = max(top, bound)
+                            bounds[place], ratio = bound, _ratio(limits, bound, a)
+                        if ratio > best or (ratio == best and place < winner):
+                            best, winner = ratio, place
+                    top = max(top, ratio)
                 tops[k] = top
-        if count - given >= low and best < penalty:
+        if winner == n or (count - given >= low and best < penalty):
             return count - given
-        picked[count], gains[count - given] = members[winner], best
+        picked[count], gains[count - given] = members[winner], bounds[winner]
         bounds[winner] = -np.inf
         add_pick(term, state, members[winner])
+        if limits is not None:
+            left -= limits.costs[members[winner]]
+            quotas[limits.groups[members[winner]]] -= 1
     return size
 
 

@@ -1,7 +1,7 @@
 """Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
 
 The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
-class_balance, costs and groups, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
+class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
 """
 
 import math
@@ -24,6 +24,9 @@ from smdl.randomness import below, derive, sample_compiled
 from smdl.terms import TERMS, ModularTerm
 
 OPTIMIZERS = ("naive", "lazy", "stochastic")
+
+#: Bounds that lazy greedy computes again at once, at first. The number doubles until no other bound could win.
+BATCH = 64
 
 
 class Limits(NamedTuple):
@@ -78,7 +81,7 @@ def maximise(
 def _maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
-    term = gains.compiled_term(problem, rule.high + len(rule.initial)) if rule.limits is None else None
+    term = gains.compiled_term(problem, rule.high + len(rule.initial))
     if term is None:
         return _Torch(problem, parts, rule, keys).run()
 
@@ -88,10 +91,11 @@ def _maximise(
         picked, found = np.empty(given + rule.high, np.int32), np.empty(rule.high)
         arguments = (np.uint64(key), rule.initial, picked, found)
         if rule.optimizer == "stochastic":
-            way, kernel = rule.candidates_per_step(len(part)), kernels.stochastic
+            way = rule.candidates_per_step(len(part))
+            count = kernels.stochastic(term, problem.modular, part, rule.low, rule.penalty, way, *arguments)
         else:
-            way, kernel = rule.optimizer == "lazy", kernels.exact
-        count = kernel(term, problem.modular, part, rule.low, rule.penalty, way, *arguments)
+            lazy = rule.optimizer == "lazy"
+            count = kernels.exact(term, problem.modular, part, rule.low, rule.penalty, lazy, *arguments, rule.limits)
         return Picks(picked[given : given + count], found[:count])
 
     threads = min(threads, len(parts))
@@ -199,14 +203,16 @@ class _Torch:
     def _lazy_gains(self, count: int) -> Tensor:
         """Return a bound for every place. Bounds that could win are computed again."""
         self.bounds[self.gone] = -math.inf
-        self.bounds = self._refreshed(self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else 64)
+        self.bounds = self._refreshed(
+            self.bounds, lambda at: at, self.gone, self.table.shape[1] if count == 0 else BATCH
+        )
         return self.bounds
 
     def _drawn_gains(self, places: Tensor, valid: Tensor) -> Tensor:
         """Return a bound for every drawn place; −∞ where it is not valid. Bounds that could win are computed again."""
         bounds = torch.where(valid, self.bounds.gather(1, places), -math.inf)
         unknown = int((bounds == math.inf).sum(1).max())
-        found = self._refreshed(bounds, lambda at: places.gather(1, at), ~valid, max(64, unknown))
+        found = self._refreshed(bounds, lambda at: places.gather(1, at), ~valid, max(BATCH, unknown))
         for p, (row, at, ok) in enumerate(zip(self.bounds, places, valid, strict=True)):
             row[at[ok]] = found[p, ok]
         return found
@@ -245,7 +251,8 @@ class _Torch:
         """Move each pick behind the remaining places of its part."""
         if self.rule.optimizer == "stochastic":
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
-                where, last = int(np.flatnonzero(order == place)[0]), len(part) - count - 1
+                drawn = order[: self.rule.candidates_per_step(len(part))]  # the pick is among them
+                where, last = int(np.flatnonzero(drawn == place)[0]), len(part) - count - 1
                 order[where], order[last] = order[last], order[where]
 
 

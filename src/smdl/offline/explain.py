@@ -5,7 +5,7 @@ import torch
 from smdl.objective import Objective
 from smdl.offline.job import merge_objective
 from smdl.offline.plan import Plan
-from smdl.plan import ENGINES, LONG, make_plan
+from smdl.plan import LONG, make_plan
 from smdl.plan import Plan as SelectionPlan
 from smdl.rows.source import Source
 
@@ -18,7 +18,7 @@ def explain(source: Source, plan: Plan, objective: Objective) -> list[str]:
     row = source.width * source.dtype.itemsize
     levels = [selection for _, selection in _selections(source, plan, objective)]
     rows, memory = max(each.samples for each in levels), max(each.memory for each in levels)
-    methods = dict.fromkeys(f"{each.engine}, which {ENGINES[each.engine]}" for each in levels)
+    methods = dict.fromkeys(f"{each.engine}, which {each.how}" for each in levels)
     predicted = duration(seconds(source, plan, objective))
     return [
         f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {_bytes(len(source) * row)}",

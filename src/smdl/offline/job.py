@@ -20,10 +20,11 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 class Part(NamedTuple):
-    """Rows of the source in the order picked, and their gains."""
+    """Rows of the source in the order picked, their gains, and the recall of the graph of neighbours (NaN: none)."""
 
     rows: np.ndarray  # (k,) int64
     gains: np.ndarray  # (k,) float64
+    recall: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Job:
         if len(among) == 0:
             return Part(NO_ROWS, np.empty(0))
         found = self._select(rows, among, level, number)
-        return Part(rows[found.indices], found.gains)
+        return Part(rows[found.indices], found.gains, float("nan") if found.recall is None else found.recall)
 
     def _select(self, rows: np.ndarray, among: np.ndarray, level: int, number: int) -> Selection:
         options: dict[str, Any] = {"seed": (self.seed, level, number), "threads": self.threads}

@@ -64,6 +64,7 @@ def write_snapshot(folder: Path, job: Job, part: Part, table: Table, settings: d
             "settings": settings,
             "seconds": seconds,
             "gains": part.gains.tolist(),
+            "recall": None if np.isnan(part.recall) else part.recall,
             "distance": {"chosen": _summary(distances), "random": _summary(by_chance), "rows": int(outside.sum())},
             "groups": _groups(job, table, sample[outside], distances),
             "pairs": pairs,

@@ -33,7 +33,7 @@ class Work:
         if payload is None:
             return None
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            return Part(*(arrays[name] for name in Part._fields))
+            return Part(arrays["rows"], arrays["gains"], float(arrays["recall"]))
 
     def write(self, level: int, number: int, part: Part) -> None:
         """Keep a result."""

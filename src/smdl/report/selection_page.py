@@ -74,6 +74,8 @@ def _facts(found: dict[str, Any], gains: np.ndarray) -> list[tuple[str, str]]:
         ("value of the objective", f"{gains.sum():.4g}"),
         ("seconds", f"{found['seconds']:,.1f}"),
     ]
+    if found.get("recall") is not None:
+        facts.append(("lowest recall of a graph of neighbours, on random rows", f"{found['recall']:.4f}"))
     distance = found["distance"]
     if distance["chosen"] and distance["random"]["mean"] > 0:
         ratio = distance["chosen"]["mean"] / distance["random"]["mean"]
