@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = njit
