@@ -4,6 +4,7 @@ import copy
 import gc
 import warnings
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -387,7 +388,7 @@ def test_the_layer_that_makes_the_logits_is_tapped_not_the_last_of_that_shape():
 class SharedHead(Net):
     """The head runs twice: the second time for an auxiliary loss."""
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> Any:
         return self.head(self.body(x)), self.head(self.body(-x))
 
 

@@ -134,8 +134,8 @@ def preview(
 ) -> "Preview":
     """Measure what each method would cost on the data and the model of a loader, in about half a minute.
 
-    A step is forward, cross-entropy, backward and SGD on a copy of the model; the model itself is not changed. If your
-    own step does more, the ratios are nearer to 1.
+    A step is forward, the loss of the loader, backward and SGD, on a copy of the model. If your own step does more, the
+    ratios are nearer to 1.
 
     methods   by default all that train no second model and do not score the whole dataset at a time
     seconds   time for loading and for the steps; a first round, in which kernels compile, is not counted. The steps get

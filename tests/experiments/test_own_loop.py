@@ -225,7 +225,8 @@ def test_samples_are_scored_with_the_evaluation_transform_if_it_is_given():
             Read.rows += 1
             return super().__getitem__(row)
 
-    scoring = Read(*dataset().tensors)
+    count = len(dataset())  # type: ignore[arg-type]
+    scoring = Read(torch.randn(count, 4), torch.arange(count) % 2)
     next(iter(LoaderFactory(dataset(), "fresh", 20, 0, 6)(nn.Linear(4, 2), scoring_dataset=scoring)))
     assert Read.rows >= 60, "the pool of a step"
 

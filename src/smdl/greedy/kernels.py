@@ -84,21 +84,20 @@ def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gain
             best = bounds[winner]
         else:
             first = np.argmax(tops)
-            if lazy and limits is None:  # the greatest bound first: its gain rules out most of the others
-                winner = first * block + np.argmax(bounds[first * block : (first + 1) * block])
-                if seen[winner] != count:
-                    a = members[winner]
-                    best, seen[winner] = gain_of(
-                        term, state, modular[a], a, picked, seen[winner], count, bounds[winner], -np.inf
+            top = first * block + np.argmax(bounds[first * block : (first + 1) * block])
+            if lazy and limits is None and bounds[top] > -np.inf:  # start with the greatest bound: it rules out others
+                if seen[top] != count:
+                    a = members[top]
+                    bounds[top], seen[top] = gain_of(
+                        term, state, modular[a], a, picked, seen[top], count, bounds[top], -np.inf
                     )
-                    _check_gain(best)
-                    bounds[winner] = best
-                best = bounds[winner]
+                    _check_gain(bounds[top])
+                best, winner = bounds[top], top
             for step in range(-1, blocks):
                 k = first if step < 0 else step
                 if step == first or (lazy and tops[k] < best):
                     continue
-                top = -np.inf
+                highest = -np.inf
                 for place in range(k * block, min((k + 1) * block, n)):
                     bound, a = bounds[place], members[place]
                     if bound == -np.inf:
@@ -117,8 +116,8 @@ def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gain
                             bounds[place], ratio = bound, _ratio(limits, bound, a)
                         if ratio > best or (ratio == best and place < winner):
                             best, winner = ratio, place
-                    top = max(top, ratio)
-                tops[k] = top
+                    highest = max(highest, ratio)
+                tops[k] = highest
         if winner == n or (count - given >= low and best < penalty):
             return count - given
         picked[count], gains[count - given] = members[winner], bounds[winner]

@@ -251,9 +251,10 @@ class _Torch:
         """Move each pick behind the remaining places of its part."""
         if self.rule.optimizer == "stochastic":
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
-                drawn = order[: self.rule.candidates_per_step(len(part))]  # the pick is among them
-                where, last = int(np.flatnonzero(drawn == place)[0]), len(part) - count - 1
-                order[where], order[last] = order[last], order[where]
+                where, last = np.flatnonzero(order == place), len(part) - count - 1
+                if len(where) == 0:
+                    raise FloatingPointError("a gain is not a number")
+                order[where[0]], order[last] = order[last], order[where[0]]
 
 
 class _Limits:
