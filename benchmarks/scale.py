@@ -45,14 +45,17 @@ def memory_beyond_map() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmData")) / 1e6
 
 
-def cell(path: str, objective: str, size: int, one_shot: bool) -> dict[str, Any]:
-    """Run one selection in this process."""
+def cell(path: str, objective: str, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
+    """Run one selection in this process. With groups, rows belong to random ones, and each has the same quota."""
     features = np.load(path, mmap_mode="r")
+    limits: dict[str, Any] = {}
+    if groups:
+        limits = {"groups": np.random.default_rng(0).integers(0, groups, len(features)), "per_group": size // groups}
     plan = smdl.explain(features, objective, size)
     wall, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the plan says how long it takes
-        chosen = smdl.select(features, objective, size)
+        chosen = smdl.select(features, objective, None if groups else size, **limits)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     found = {
         "engine": plan.engine,
@@ -83,19 +86,22 @@ def run_cells(options: argparse.Namespace) -> list[dict[str, Any]]:
             for size in options.sizes:
                 for objective in options.objectives:
                     key = {"rows": rows, "width": options.width, "size": size, "objective": objective}
-                    if any(key.items() <= found.items() for found in done):
+                    key |= {"groups": options.groups} if options.groups else {}
+                    if any(key.items() <= found.items() and found.get("groups", 0) == options.groups for found in done):
                         continue
                     if not path.exists():
                         write_map(path, rows, options.width)
-                    done.append(key | _in_a_process(path, objective, size, options.one_shot and rows <= ONE_SHOT))
+                    compare = options.one_shot and rows <= ONE_SHOT
+                    done.append(key | _in_a_process(path, objective, size, compare, options.groups))
                     with options.out.open("a") as file:
                         file.write(json.dumps(done[-1]) + "\n")
             path.unlink(missing_ok=True)
     return done
 
 
-def _in_a_process(path: Path, objective: str, size: int, one_shot: bool) -> dict[str, Any]:
-    call = f"import json, scale; print(json.dumps(scale.cell({str(path)!r}, {objective!r}, {size}, {one_shot})))"
+def _in_a_process(path: Path, objective: str, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
+    arguments = (str(path), objective, size, one_shot, groups)
+    call = f"import json, scale; print(json.dumps(scale.cell(*{arguments!r})))"
     run = subprocess.run([sys.executable, "-c", call], cwd=Path(__file__).parent, capture_output=True, text=True)
     if run.returncode:
         return {"failed": run.stderr.strip().splitlines()[-1]}
@@ -120,6 +126,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--objectives", nargs="+", default=["facility_location", "redundancy"], choices=OBJECTIVES)
     parser.add_argument("--one-shot", action="store_true", help="compare with the greedy on every row, up to 10⁵ rows")
+    parser.add_argument("--groups", type=int, default=0, help="choose with quotas: size / groups rows of each group")
     parser.add_argument("--folder", default=None, help="where the maps are written; the system's folder by default")
     parser.add_argument("--out", type=Path, default=Path("runs/bench/scale.jsonl"))
     options = parser.parse_args()
