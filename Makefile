@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOWEST := .venv-lowest
 INTEGRATIONS := .venv-integrations
 # Every kernel runs in these; `make test` repeats them with bounds checks.
-KERNEL_TESTS := tests/test_frozen_selections.py tests/test_extreme_numbers.py
+KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme_numbers.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-fast test-lowest test-integrations bench install clean

@@ -13,7 +13,7 @@ import numpy as np
 
 import smdl
 from data import features
-from smdl import neighbours
+from smdl.engine import neighbours
 from timing import Side, commit, processor, race, shown
 
 SMALL = 2000

@@ -21,7 +21,7 @@ from tests import test_bad_calls, test_bad_commands  # noqa: E402
 
 import smdl  # noqa: E402
 from smdl.cli import main as smdl_command  # noqa: E402
-from smdl.greedy import specification  # noqa: E402
+from smdl.engine.greedy import specification  # noqa: E402
 
 DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smdl.experiments.arms import merged, with_overrides
-from smdl.model_access import eval_mode
+from smdl.scoring.model_access import eval_mode
 from smdl.training.build import make_optimizer
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import load

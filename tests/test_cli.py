@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from smdl.cli import main
+from smdl.engine.objective import OPTIONS
+from smdl.engine.terms import TERMS
 from smdl.errors import TRAIN_PACKAGES
 from smdl.methods import METHODS
-from smdl.objective import OPTIONS
 from smdl.options import COMMANDS, CONFIGS
-from smdl.terms import TERMS
 from smdl.training.config import TrainConfig, from_dict
 from tests.report.made import read_lines
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from smdl.engine.terms import TERMS
 from smdl.methods import METHODS
 from smdl.options import COMMANDS
-from smdl.terms import TERMS
 from smdl.training.config import TrainConfig
 
 ROOT = Path(__file__).parent.parent

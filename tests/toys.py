@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 import smdl
-from smdl.pool import Pool
+from smdl.engine.pool import Pool
 from smdl.strategies.submodular import Submodular
 
 WIDTH, CLASSES = 4, 3

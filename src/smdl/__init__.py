@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from smdl.candidates.random_pool import RandomPool
     from smdl.candidates.source import Candidates
     from smdl.comparison import compare, preview
+    from smdl.engine.objective import Objective
+    from smdl.engine.plan import Plan, explain
+    from smdl.engine.pool import Pool
+    from smdl.engine.selection import Evaluation, Selection, evaluate, select
+    from smdl.engine.selector import Selector
     from smdl.loader import DataLoader
     from smdl.methods import Method
-    from smdl.objective import Objective
-    from smdl.plan import Plan, explain
-    from smdl.pool import Pool
-    from smdl.selection import Evaluation, Selection, evaluate, select
+    from smdl.scoring.weighted_loss import weighted_mean
     from smdl.selective_loader import SelectiveLoader
-    from smdl.selector import Selector
     from smdl.strategies.strategy import Strategy
-    from smdl.weighted_loss import weighted_mean
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,24 +47,24 @@ __all__ = [
 _MODULES = {
     "Candidates": "candidates.source",
     "DataLoader": "loader",
-    "Evaluation": "selection",
+    "Evaluation": "engine.selection",
     "Full": "candidates.full",
     "Method": "methods",
-    "Objective": "objective",
+    "Objective": "engine.objective",
     "Observed": "candidates.observed",
-    "Plan": "plan",
-    "Pool": "pool",
+    "Plan": "engine.plan",
+    "Pool": "engine.pool",
     "RandomPool": "candidates.random_pool",
-    "Selection": "selection",
+    "Selection": "engine.selection",
     "SelectiveLoader": "selective_loader",
-    "Selector": "selector",
+    "Selector": "engine.selector",
     "Strategy": "strategies.strategy",
     "compare": "comparison",
-    "evaluate": "selection",
-    "explain": "plan",
+    "evaluate": "engine.selection",
+    "explain": "engine.plan",
     "preview": "comparison",
-    "select": "selection",
-    "weighted_mean": "weighted_loss",
+    "select": "engine.selection",
+    "weighted_mean": "scoring.weighted_loss",
 }
 
 

@@ -4,13 +4,13 @@ import warnings
 from typing import Any, NoReturn
 
 from smdl.distributed import Ranks, current_ranks
+from smdl.engine.randomness import stream
+from smdl.engine.selection import Selection
 from smdl.errors import check_keys, whole_number
 from smdl.methods import Method
-from smdl.randomness import stream
-from smdl.scoring import Scorer
-from smdl.selection import Selection
+from smdl.scoring.scorer import Scorer
+from smdl.scoring.training_watch import TrainingWatch
 from smdl.strategies.strategy import Strategy
-from smdl.training_watch import TrainingWatch
 
 
 class Loader:

@@ -13,17 +13,18 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from smdl.base_loader import Loader
-from smdl.batch_form import Forward, Targets
 from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.distributed import current_ranks
+from smdl.engine.objective import Objective
+from smdl.engine.pool import as_matrix, finite, host
 from smdl.errors import choice, one_of, true_or_false, whole_number
-from smdl.losses import LossFunction
 from smdl.methods import Method, as_method
-from smdl.objective import Objective
-from smdl.observation import Observation, Observer
-from smdl.pool import as_matrix, finite, host
-from smdl.reading import (
+from smdl.restarts import finished_epoch, warn_of_restart
+from smdl.scoring.batch_form import Forward, Targets
+from smdl.scoring.losses import LossFunction
+from smdl.scoring.observation import Observation, Observer
+from smdl.scoring.reading import (
     Reader,
     Request,
     are_confirmed,
@@ -33,13 +34,12 @@ from smdl.reading import (
     stored_labels,
     worker_errors,
 )
-from smdl.reference_model import ReferenceFeatures, check_reference
-from smdl.restarts import finished_epoch, warn_of_restart
-from smdl.scoring import Features, Head, Scorer
-from smdl.step_record import StepRecord
+from smdl.scoring.reference_model import ReferenceFeatures, check_reference
+from smdl.scoring.scorer import Features, Head, Scorer
+from smdl.scoring.step_record import StepRecord
+from smdl.scoring.suspects import Suspects
+from smdl.scoring.taps import Pooling
 from smdl.strategies.strategy import Strategy
-from smdl.suspects import Suspects
-from smdl.taps import Pooling
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
@@ -60,7 +60,7 @@ class DataLoader(Loader):
     reference        for feature_match: features (N, M), or a model that computes them; for rho_loss: irreducible losses
                      (N, 1), or a model whose losses they are. Trained here unless given
     features, pooling, forward, targets, head, loss: how to score other batches, models and losses, see
-                     `smdl.scoring.Scorer`
+                     `smdl.scoring.scorer.Scorer`
     scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
     seed             seeds every random draw of the loader; the global generators are not used
     ranks            with several ranks of torch.distributed: "local" lets each choose from its own candidates,

@@ -10,9 +10,9 @@ from smdl.candidates.full import Full
 from smdl.candidates.observed import Observed
 from smdl.candidates.random_pool import RandomPool
 from smdl.candidates.source import Candidates
+from smdl.engine.objective import Objective, as_objective
 from smdl.errors import choice, unknown
 from smdl.factory import load_object
-from smdl.objective import Objective, as_objective
 from smdl.strategies.balanced import Balanced
 from smdl.strategies.divbs import DivBS
 from smdl.strategies.evolved_sampling import EvolvedSampling

@@ -245,7 +245,7 @@ class _HelpAll(argparse._HelpAction):
     def __call__(self, parser: Any, *arguments: Any) -> None:
         parser.brief = False
         if "--objective" in parser._option_string_actions:
-            from smdl.objective import OPTIONS, Objective
+            from smdl.engine.objective import OPTIONS, Objective
 
             weights = [f"  --objective.{name} WEIGHT" for name in Objective.terms()]
             options = [f"  --objective.{name} {name.upper()}" for name in OPTIONS]

@@ -8,16 +8,16 @@ from typing import Any
 from torch import nn
 
 from smdl.base_loader import Loader
-from smdl.batch_form import Forward, Targets
 from smdl.candidates.stream import Stream, StreamEpoch
+from smdl.engine.objective import Objective
 from smdl.errors import choice
-from smdl.losses import LossFunction
 from smdl.methods import Method, as_method
-from smdl.objective import Objective
-from smdl.padding import Padding, check_padding
-from smdl.scoring import Features, Scorer
+from smdl.scoring.batch_form import Forward, Targets
+from smdl.scoring.losses import LossFunction
+from smdl.scoring.padding import Padding, check_padding
+from smdl.scoring.scorer import Features, Scorer
+from smdl.scoring.taps import Pooling
 from smdl.strategies.strategy import Strategy
-from smdl.taps import Pooling
 
 
 class SelectiveLoader(Loader):

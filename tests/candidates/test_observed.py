@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import smdl
-from smdl import feature_cache, suspects
 from smdl.candidates import observed
-from smdl.feature_cache import FeatureCache
-from smdl.scoring import Scorer
+from smdl.scoring import feature_cache, suspects
+from smdl.scoring.feature_cache import FeatureCache
+from smdl.scoring.scorer import Scorer
 from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
 
 EXACT = {"lag": 0, "dtype": "float32"}

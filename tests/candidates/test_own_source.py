@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 import smdl
-from smdl.batches import take
+from smdl.scoring.batches import take
 from tests.toys import Net, Tuples, begun, epoch_of, numbers_of, train
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import smdl
-from smdl.scoring import Scorer
+from smdl.scoring.scorer import Scorer
 from smdl.strategies.strategy import drawn
 from tests.candidates.test_own_source import EveryOther
 from tests.ranks.group import everywhere

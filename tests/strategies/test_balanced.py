@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import smdl
-from smdl.reading import COMPARED
+from smdl.scoring.reading import COMPARED
 from smdl.strategies.balanced import Balanced
 from tests.toys import Dicts, Net, Strings, Tuples, epoch_of, sgd, train
 

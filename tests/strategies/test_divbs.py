@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 import smdl
-from smdl.greedy.specification import gradient
+from smdl.engine.greedy.specification import gradient
 from smdl.strategies.divbs import DivBS, gram, orthogonal_picks
 from tests.conftest import pools
 from tests.toys import Net, Tuples, epoch_of

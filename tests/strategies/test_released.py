@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
-from smdl.greedy import specification
+from smdl.engine.greedy import specification
 from smdl.strategies.released import Released
 from tests.toys import Net, Tuples, epoch_of
 

@@ -6,10 +6,10 @@ import torch
 from torch.nn import functional as F
 
 import smdl
-from smdl import reference_model
-from smdl.reading import Reader
-from smdl.reference_model import holdout_losses
-from smdl.scoring import Scorer
+from smdl.scoring import reference_model
+from smdl.scoring.reading import Reader
+from smdl.scoring.reference_model import holdout_losses
+from smdl.scoring.scorer import Scorer
 from smdl.strategies.rho_loss import RhoLoss
 from smdl.training import build
 from smdl.training.config import DataConfig, ModelConfig, TrainConfig

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from smdl.scoring import Scorer
+from smdl.scoring.scorer import Scorer
 from smdl.training.config import ModelConfig
 from smdl.training.models import make_model
 

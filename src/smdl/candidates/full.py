@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from smdl.candidates.source import Candidates, DatasetEpoch, planned_batch, saved_batch
+from smdl.engine.pool import host
+from smdl.engine.selection import Selection
 from smdl.errors import check_keys, true_or_false, whole_number
-from smdl.pool import host
-from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
 
 

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.batches import height, take
 from smdl.candidates.random_pool import deal
 from smdl.candidates.source import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
 from smdl.distributed import Ranks
+from smdl.engine.pool import host
+from smdl.engine.selection import Selection
 from smdl.errors import check_keys, number, one_of, whole_number
-from smdl.feature_cache import TYPES, FeatureCache
-from smdl.observation import Observation
-from smdl.pool import host
-from smdl.scoring import Scorer
-from smdl.selection import Selection
+from smdl.scoring.batches import height, take
+from smdl.scoring.feature_cache import TYPES, FeatureCache
+from smdl.scoring.observation import Observation
+from smdl.scoring.scorer import Scorer
+from smdl.scoring.suspects import ASKED, Suspects
 from smdl.strategies.strategy import drawn
-from smdl.suspects import ASKED, Suspects
 
 
 class _Planned(NamedTuple):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from smdl.batches import height, join, take
 from smdl.candidates.source import Candidates, DatasetEpoch, one_row_each
 from smdl.distributed import Ranks
+from smdl.engine.selection import Selection
 from smdl.errors import number
-from smdl.selection import Selection
+from smdl.scoring.batches import height, join, take
 
 
 @dataclass

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from smdl.distributed import Ranks
+from smdl.engine.pool import Pool, host
+from smdl.engine.randomness import stream
+from smdl.engine.selection import Selection
 from smdl.errors import check_keys
-from smdl.observation import Observation
-from smdl.pool import Pool, host
-from smdl.randomness import stream
-from smdl.reading import Reader, Request, in_order
-from smdl.scoring import Scorer
-from smdl.selection import Selection
+from smdl.scoring.observation import Observation
+from smdl.scoring.reading import Reader, Request, in_order
+from smdl.scoring.scorer import Scorer
 from smdl.strategies.strategy import Strategy
 from smdl.strategies.uniform import Uniform
 

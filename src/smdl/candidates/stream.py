@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from smdl.batches import checksum, height, join, take
 from smdl.candidates.source import Candidates, Epoch
 from smdl.distributed import Ranks
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection
 from smdl.errors import number
-from smdl.padding import Padding, same_length
-from smdl.pool import Pool
-from smdl.scoring import Scorer
-from smdl.selection import Selection
+from smdl.scoring.batches import checksum, height, join, take
+from smdl.scoring.padding import Padding, same_length
+from smdl.scoring.scorer import Scorer
 from smdl.strategies.strategy import Strategy
 
 

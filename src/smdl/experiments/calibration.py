@@ -12,7 +12,7 @@ import torch
 
 from smdl.candidates.source import steps_per_epoch
 from smdl.loader import DataLoader
-from smdl.scoring import NotFiniteError
+from smdl.scoring.scorer import NotFiniteError
 from smdl.training.build import reference_seconds
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import Splits, load

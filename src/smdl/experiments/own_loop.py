@@ -26,9 +26,9 @@ from smdl.experiments.plan import Plan
 from smdl.experiments.run_loader import LoaderFactory
 from smdl.experiments.runner import Job, finished
 from smdl.experiments.statistics import FEWEST_SEEDS
-from smdl.model_access import device_of
-from smdl.reading import check_dataset
-from smdl.scoring import NotFiniteError
+from smdl.scoring.model_access import device_of
+from smdl.scoring.reading import check_dataset
+from smdl.scoring.scorer import NotFiniteError
 from smdl.training import files
 from smdl.training.environment import environment
 from smdl.training.generators import seeded_generators

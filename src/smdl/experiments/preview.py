@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from smdl.batches import move
+from smdl.engine.pool import host
 from smdl.errors import choice, positive
 from smdl.experiments.calibration import SHARE, ConfigSide, Side, Stopwatch, epoch_seconds, take_turns, turn_steps
 from smdl.loader import DataLoader
 from smdl.methods import METHODS, as_method
-from smdl.pool import host
-from smdl.reading import Request, stored_labels, worker_errors
+from smdl.scoring.batches import move
+from smdl.scoring.reading import Request, stored_labels, worker_errors
+from smdl.scoring.weighted_loss import weighted_mean
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import Splits
 from smdl.training.generators import seeded_generators
 from smdl.training.progress import Display
-from smdl.weighted_loss import weighted_mean
 
 #: Samples whose features are compared with each other, and how many are compared at once.
 EXAMINED, BLOCK = 4000, 500

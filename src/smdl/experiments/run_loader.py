@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from smdl.candidates.source import steps_per_epoch
+from smdl.engine.selection import Selection
 from smdl.loader import DataLoader
 from smdl.methods import as_method
-from smdl.selection import Selection
 
 _OVER = object()  # the end of an epoch
 

@@ -2,11 +2,11 @@
 
 import torch
 
-from smdl.objective import Objective
+from smdl.engine.objective import Objective
+from smdl.engine.plan import LONG, make_plan
+from smdl.engine.plan import Plan as SelectionPlan
 from smdl.offline.job import merge_objective
 from smdl.offline.plan import Plan
-from smdl.plan import LONG, make_plan
-from smdl.plan import Plan as SelectionPlan
 from smdl.rows.source import Source
 
 __all__ = ["LONG", "duration", "explain", "seconds"]

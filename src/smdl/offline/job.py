@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smdl.objective import Objective, as_objective
+from smdl.engine.objective import Objective, as_objective
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection, select
 from smdl.offline.plan import REFERENCE_ROWS, Plan, part_rows, reference_rows
-from smdl.pool import Pool
 from smdl.rows.source import Source
-from smdl.selection import Selection, select
 
 #: Rows of a merge up to which facility location looks at all pairs.
 EXACT_ROWS = 8192

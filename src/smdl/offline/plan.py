@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smdl.randomness import derive, stream
+from smdl.engine.randomness import derive, stream
 
 #: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose.
 PART_ROWS = 250_000

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from smdl.pool import Pool
-from smdl.selection import Selection
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
 
 

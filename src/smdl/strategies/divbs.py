@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from smdl.engine.gradients import GradientSpace
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection
 from smdl.errors import true_or_false
-from smdl.gradients import GradientSpace
-from smdl.pool import Pool
-from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy
 
 #: Parts of a squared length that are rounding errors.

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.engine.pool import Pool, host
+from smdl.engine.selection import Selection
 from smdl.errors import check_keys, number, true_or_false, whole_number
-from smdl.pool import Pool, host
-from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
 
 

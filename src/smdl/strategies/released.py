@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from smdl import arithmetic
-from smdl.arithmetic import ENTROPY
+from smdl.engine import arithmetic
+from smdl.engine.arithmetic import ENTROPY
+from smdl.engine.pool import Pool, host
+from smdl.engine.selection import Selection
 from smdl.errors import whole_number
-from smdl.pool import Pool, host
-from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
 
 
 class Released(Strategy):
-    """What VamshiTeja/SMDL computes instead of the paper's equations: `smdl.greedy.specification.Released`, fast.
+    """What VamshiTeja/SMDL computes instead of the paper's equations: a fast form of
+    `smdl.engine.greedy.specification.Released`.
 
     partitions    random parts that are maximised one by one before their picks are joined
     log_epsilon   ln(1/ε) as the code has it: R has |part| · log_epsilon / b members

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from smdl.engine.pool import Pool, host
+from smdl.engine.selection import Selection
 from smdl.errors import number, whole_number
-from smdl.pool import Pool, host
-from smdl.selection import Selection
 from smdl.strategies.strategy import Strategy, drawn
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from smdl.greedy.partition import Spread
-from smdl.pool import Pool
-from smdl.selection import Selection
+from smdl.engine.greedy.partition import Spread
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection
 
 
 class Strategy:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from smdl.objective import Objective, as_objective
-from smdl.pool import Pool
-from smdl.selection import Selection, check_search, select
+from smdl.engine.objective import Objective, as_objective
+from smdl.engine.pool import Pool
+from smdl.engine.selection import Selection, check_search, select
 from smdl.strategies.strategy import Strategy
 
 

@@ -20,9 +20,9 @@ from smdl.candidates.source import steps_per_epoch
 from smdl.errors import unknown
 from smdl.loader import DataLoader
 from smdl.methods import Method, as_method, make_source
-from smdl.reading import Reader
-from smdl.reference_model import holdout_losses, reference_features
-from smdl.scoring import Scorer
+from smdl.scoring.reading import Reader
+from smdl.scoring.reference_model import holdout_losses, reference_features
+from smdl.scoring.scorer import Scorer
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits

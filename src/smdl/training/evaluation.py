@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Dataset, Subset
 
-from smdl.batches import move
-from smdl.model_access import device_of, eval_mode
-from smdl.reading import Reader, in_order
+from smdl.scoring.batches import move
+from smdl.scoring.model_access import device_of, eval_mode
+from smdl.scoring.reading import Reader, in_order
 from smdl.training.build import collate_of, without_augmentation
 
 

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 import yaml
 
-from smdl.batches import move
 from smdl.loader import DataLoader
-from smdl.losses import check_logits, check_targets
-from smdl.model_access import eval_mode
-from smdl.reading import WORKER_KILLED, worker_was_killed
-from smdl.scoring import NotFiniteError
+from smdl.scoring.batches import move
+from smdl.scoring.losses import check_logits, check_targets
+from smdl.scoring.model_access import eval_mode
+from smdl.scoring.reading import WORKER_KILLED, worker_was_killed
+from smdl.scoring.scorer import NotFiniteError
+from smdl.scoring.weighted_loss import weighted_mean
 from smdl.training import checkpoint, files
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
@@ -34,7 +35,6 @@ from smdl.training.schedule import rate
 from smdl.training.state import restore, state_of
 from smdl.training.trackers import Tracker, check_tracker, make_tracker
 from smdl.training.usage_snapshot import write_usage_snapshot
-from smdl.weighted_loss import weighted_mean
 
 #: Training samples from which `recalibrate_batchnorm` takes the statistics, and how many are forwarded at a time.
 BATCHNORM_SAMPLES, BATCHNORM_BATCH = 2000, 250

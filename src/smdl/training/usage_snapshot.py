@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from smdl.pool import host
-from smdl.scoring import Scorer
+from smdl.engine.pool import host
+from smdl.scoring.scorer import Scorer
 from smdl.training.datasets.in_memory import InMemory
 from smdl.training.evaluation import batches_of, fixed_subset
 from smdl.training.files import replacing

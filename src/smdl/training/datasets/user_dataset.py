@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from smdl.errors import choice
 from smdl.factory import load_object
-from smdl.reading import are_confirmed, check_labels, stored_labels
+from smdl.scoring.reading import are_confirmed, check_labels, stored_labels
 from smdl.training.config import DataConfig
 from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory

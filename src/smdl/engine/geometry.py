@@ -1,0 +1,164 @@
+"""Geometry: the points of a pool and their distances, as an objective measures them."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl import memory
+from smdl.engine import arithmetic, neighbours
+from smdl.engine.blocks import COLUMNS, Blocks, Side, tiles
+from smdl.engine.distances import FeatureSpace, Metric, in_safe_range
+from smdl.engine.gradients import GradientSpace
+from smdl.engine.pool import Pool, host
+from smdl.engine.randomness import sample_compiled, stream
+from smdl.engine.similarity import Graph, Points, points_of, similarity_matrix
+
+if TYPE_CHECKING:
+    from smdl.engine.objective import Objective
+
+#: Up to this many samples the compiled loops over all pairs are faster than blocks.
+SMALL = 1024
+
+#: Up to this many samples facility location always holds its matrix, (N, N) float32: at most 256 MB.
+DENSE = 8192
+
+#: Up to this many samples are kept as float32 rows, ready for blocks.
+MANY = 1 << 17
+
+
+def holds_matrix(n: int, device: torch.device) -> bool:
+    """Whether the matrix takes at most a quarter of the memory that is left: other processes may need some too."""
+    return n <= DENSE or 4 * n * n <= memory.available(device) // 4
+
+
+def no_report(what: str, done: int, total: int) -> None: ...
+
+
+class Geometry:
+    """What the terms of an objective share, each part computed when a term first needs it."""
+
+    def __init__(self, objective: "Objective", pool: Pool) -> None:
+        self.objective, self.pool = objective, pool
+        self.report: Callable[[str, int, int], None] = no_report  # called during long work: what, done, total
+        self.search: str | None = None  # how the neighbours were found, and the share of them that was found
+        self.recall: float | None = None
+        self._moved: dict[str, Tensor] = {}
+        self._sides: list[tuple[slice, Side]] | None = None
+
+    @cached_property
+    def scaled_features(self) -> tuple[Tensor, float]:
+        """Features whose squares neither overflow nor vanish, and the power of two they were multiplied by."""
+        gradients = self.objective.space == "gradients" and self.pool.bias
+        return in_safe_range(self.pool.features, self.pool.largest, least=1.0 if gradients else 0.0)
+
+    @cached_property
+    def space(self) -> FeatureSpace | GradientSpace:
+        features, scale = self.scaled_features
+        in_gradients = self.objective.space == "gradients"
+        return GradientSpace(self.pool, features, scale) if in_gradients else FeatureSpace(features)
+
+    @property
+    def sigma(self) -> float | None:
+        """The bandwidth in units of the space."""
+        sigma = self.objective.sigma
+        return None if sigma is None else sigma * self.scaled_features[1]
+
+    @cached_property
+    def metric(self) -> Metric:
+        space = self.space
+        if self.objective.distance == "correlation" and isinstance(space, FeatureSpace):
+            space = FeatureSpace(torch.from_numpy(arithmetic.centred(space.host)).to(self.pool.device))
+        return Metric(self.pool, space, self.objective.distance, self.sigma)
+
+    @cached_property
+    def points(self) -> Points:
+        return points_of(self.metric)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return Blocks(self.metric)
+
+    @cached_property
+    def graph(self) -> Graph | None:
+        """The neighbours facility location is restricted to."""
+        given, k = self.pool.similarities, self.objective.neighbours
+        if given is not None:
+            return Graph(*given) if isinstance(given, tuple) else None
+        if k is None or k >= len(self.pool):
+            return None
+        if self.metric.bound == 0.0:
+            return Graph(
+                np.tile(np.arange(k, dtype=np.int32), (len(self.pool), 1)), np.zeros((len(self.pool), k), np.float32)
+            )
+        search = neighbours.search_of(len(self.pool), self.objective.space, self.pool.device)
+        report = partial(self.report, "neighbours")
+        graph, self.search, self.recall = neighbours.find(self.metric, self.blocks, k, search, report)
+        if self.caps is not None:
+            np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
+        return graph
+
+    @cached_property
+    def covered(self) -> Tensor | None:
+        """The random samples that facility location is measured on; None for every sample."""
+        count = self.objective.sample
+        return None if count is None or count >= len(self.pool) else self.random_rows(0, count)
+
+    @cached_property
+    def caps(self) -> Tensor | None:
+        """max_{q ∈ Q} s_qj of every sample j that is to be covered, (N,), for a pool with a query."""
+        if self.pool.query is None or self.metric.bound == 0.0:
+            return None
+        if isinstance(self.space, GradientSpace):
+            raise ValueError('a query needs space="features": its samples have no gradients')
+        query = self.pool.query.to(self.pool.device) * self.scaled_features[1]
+        if self.objective.distance == "correlation":
+            query = torch.from_numpy(arithmetic.centred(host(query))).to(self.pool.device)
+        side = self.blocks.side_of(query)
+        parts = [self.blocks.similarities(side, columns).amax(0) for _, columns in self.covered_blocks()]
+        return torch.cat(parts)
+
+    def random_rows(self, start: int, stop: int) -> Tensor:
+        """Return rows start..stop of a random order of the pool, which is always the same."""
+        order = np.arange(len(self.pool), dtype=np.int32)
+        sample_compiled(order, len(order), min(stop, len(order)), np.uint64(stream(0, len(order))))
+        return torch.from_numpy(np.sort(order[start:stop]).astype(np.int64)).to(self.pool.device)
+
+    @cached_property
+    def similarities(self) -> Tensor | None:
+        """The dense matrix of facility location, (N, N), if it fits."""
+        n = len(self.pool)
+        if isinstance(self.pool.similarities, Tensor):
+            return self.pool.similarities
+        if self.graph is not None or self.covered is not None or not holds_matrix(n, self.pool.device):
+            return None
+        if n <= SMALL and self.pool.features.is_cpu:
+            matrix = torch.from_numpy(similarity_matrix(self.points))
+        elif self.metric.bound == 0.0:
+            matrix = torch.zeros(n, n, device=self.pool.device)
+        else:
+            matrix = self.blocks.matrix(partial(self.report, "similarities"))
+        return matrix if self.caps is None else matrix.clamp_(max=self.caps)
+
+    def covered_blocks(self) -> Iterator[tuple[slice, Side]]:
+        """Yield the samples that facility location is measured on, block by block."""
+        if self._sides is None:
+            count = len(self.pool) if self.covered is None else len(self.covered)
+            parts = (
+                (part, self.blocks.side(part if self.covered is None else self.covered[part]))
+                for part in tiles(count, COLUMNS)
+            )
+            if count > MANY:  # too many to keep
+                return parts
+            self._sides = list(parts)
+        return iter(self._sides)
+
+    def on_device(self, name: str) -> Tensor:
+        """Return a part of `graph` on the pool's device; it is moved there once."""
+        if name not in self._moved:
+            self._moved[name] = torch.from_numpy(attrgetter(name)(self)).to(self.pool.device)
+        return self._moved[name]

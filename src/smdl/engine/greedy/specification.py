@@ -1,0 +1,369 @@
+"""The equations as plain loops: the executable specification. Slow on purpose; only the tests use it.
+
+Nothing here is incremental, cached or vectorised. The fast paths share only what belongs to the specification: the
+random generator (`randomness`), the scalar distances, and the grid to which set terms are rounded (`arithmetic.GRID`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from smdl.engine.arithmetic import FLAT, GRID
+from smdl.engine.distances import DISTANCES, total
+from smdl.engine.objective import Objective
+from smdl.engine.pool import Pool
+from smdl.engine.randomness import below, derive, sample, stream
+
+Vector = list[float]
+Score = Callable[[int, list[int]], float]
+
+
+def entropy(p: Vector) -> float:
+    """Return U (Eq. 4)."""
+    return total(-q * math.log(q) for q in p if q > 0)
+
+
+def cosine(u: Vector, v: Vector) -> float:
+    dot = total(a * b for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(total(a * a for a in u)) * math.sqrt(total(b * b for b in v))
+    return dot / norm if norm > 0 else 0.0
+
+
+def scaled(score: float, low: float, high: float) -> float:
+    """Scale a score to [0, 1]; 0 if the scores are equal but for rounding."""
+    return (score - low) / (high - low) if high - low > FLAT * max(abs(low), abs(high)) else 0.0
+
+
+CONCAVE: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "log": math.log1p, "ratio": lambda m: m / (1 + m)}
+
+
+def rise(g: str, mass: float, x: float) -> float:
+    """Return g(mass + x) − g(mass). In this form rounding never makes it grow with the mass."""
+    if x == 0:
+        return 0.0
+    if g == "sqrt":
+        return x / (math.sqrt(mass + x) + math.sqrt(mass))
+    if g == "log":
+        return math.log1p(x / (1 + mass))
+    return x / ((1 + mass) * (1 + mass + x))
+
+
+def gradient(pool: Pool, i: int) -> Vector:
+    """Return g_i = e_i ⊗ [f_i, 1] with errors e_i = p_i − onehot(y_i), unless the pool holds others; written out."""
+    if pool.given_errors is not None:
+        errors = pool.given_errors[i].tolist()
+    else:
+        assert pool.probabilities is not None
+        assert pool.labels is not None
+        errors = [p - (c == int(pool.labels[i])) for c, p in enumerate(pool.probabilities[i].tolist())]
+    features = pool.features[i].tolist() + ([1.0] if pool.bias else [])
+    return [e * f for e in errors for f in features]
+
+
+class Specification:
+    """An objective over a pool: `raw[name](a, S)` of every term, and how they combine into F(a | S)."""
+
+    def __init__(self, pool: Pool, objective: Objective) -> None:
+        self.pool, self.objective, self.n = pool, objective, len(pool)
+        self.features: list[Vector] = pool.features.double().tolist()
+        in_gradients = objective.space == "gradients"
+        self.points = [gradient(pool, i) for i in range(self.n)] if in_gradients else self.features
+        self.pair = DISTANCES[objective.distance].pair
+        if in_gradients and objective.distance == "correlation":
+            self.pair = DISTANCES["cosine"].pair  # errors sum to zero except for rounding, so gradients are centred
+        if objective.distance == "gaussian":
+            self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
+        self.units: dict[str, float] = {}
+        self.raw: dict[str, Score] = {name: getattr(self, f"_{name}")() for name in objective.weights}
+
+    def gains(self, candidates: Sequence[int], selected: list[int]) -> list[float]:
+        """Return F(a | S) of every candidate."""
+        totals, over_candidates = [0.0] * len(candidates), self.objective.normalize == "candidates"
+        for name, weight in self.objective.weights.items():
+            scores = [self.raw[name](a, selected) for a in candidates]
+            if name in self.units and not over_candidates:
+                unit = self.units[name]
+                coefficient = weight / unit if unit > 0 else 0.0
+                parts = [coefficient * score for score in scores]
+            else:
+                others = scores if over_candidates else [self.raw[name](a, selected) for a in range(self.n)]
+                low, high = min(others), max(others)
+                parts = [weight * scaled(score, low, high) for score in scores]
+            totals = [sum_ + part for sum_, part in zip(totals, parts, strict=True)]
+        return totals
+
+    def _uncertainty(self) -> Score:
+        assert self.pool.probabilities is not None
+        rows = self.pool.probabilities.double().tolist()
+        return lambda a, _: entropy(rows[a])
+
+    def _mean_closeness(self) -> Score:
+        towards_mean = [total(column) for column in zip(*self.features, strict=True)]
+        return lambda a, _: cosine(self.features[a], towards_mean)
+
+    def _mean_distance(self) -> Score:
+        mean = [total(column) / self.n for column in zip(*self.features, strict=True)]
+        return lambda a, _: DISTANCES["euclidean"].pair(self.features[a], mean)
+
+    def _feature_match(self) -> Score:
+        assert self.pool.reference is not None
+        rows, g = self.pool.reference.double().tolist(), CONCAVE[self.objective.concave]
+        return lambda a, _: total(g(max(m, 0.0)) for m in rows[a])
+
+    def _redundancy(self) -> Score:
+        bound = self.units["redundancy"] = self._bound()
+
+        def score(a: int, selected: list[int]) -> float:
+            return min([bound] + [self.pair(self.points[a], self.points[j]) for j in selected])
+
+        return score
+
+    def _facility_location(self) -> Score:
+        covered = self._covered()
+        self.units["facility_location"] = float(len(covered))
+        bound = self._bound()
+
+        def similarity(i: int, j: int) -> float:
+            share = min(self.pair(self.points[i], self.points[j]) * (1.0 / bound), 1.0)
+            return float(np.float32(1.0) - np.float32(share))
+
+        table = [[similarity(i, j) if bound > 0 else 0.0 for j in range(self.n)] for i in range(self.n)]
+        query = None if self.pool.query is None else self.pool.query.double().tolist()
+        if query is not None and bound > 0:  # mutual information: min(s_ij, max_q s_qj)
+            shares = [[min(self.pair(q, point) * (1.0 / bound), 1.0) for q in query] for point in self.points]
+            caps = [max(float(np.float32(1.0) - np.float32(share)) for share in row) for row in shares]
+            table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in table]
+        if self.pool.similarities is not None:
+            table = self.pool.similarities.double().tolist()
+        k = self.objective.neighbours
+        if k is not None and k < self.n:
+            for i in range(self.n):
+                others = [j for j in range(self.n) if j != i]
+                others.sort(key=lambda j: (self.pair(self.points[i], self.points[j]), j))
+                for j in others[k - 1 :]:
+                    table[i][j] = 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            best = {j: max([0.0] + [table[i][j] for i in selected]) for j in covered}
+            return total(max(0.0, table[a][j] - best[j]) for j in covered)
+
+        return score
+
+    def _covered(self) -> list[int]:
+        """Return W: every sample, or the first `sample` of a fixed random order."""
+        order = np.arange(self.n)
+        if self.objective.sample is None or self.objective.sample >= self.n:
+            return order.tolist()
+        sample(order, self.n, self.objective.sample, stream(0, self.n))
+        return order[: self.objective.sample].tolist()
+
+    def _feature_coverage(self) -> Score:
+        self.units["feature_coverage"] = 1.0
+        g = self.objective.concave
+        scale = max(total(CONCAVE[g](x) for x in row) for row in self.features)
+        factor = GRID * (1.0 / scale) if scale > 0 else 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            mass = [total(self.features[i][u] for i in selected) for u in range(len(self.features[a]))]
+            return total(round(rise(g, m, x) * factor) for m, x in zip(mass, self.features[a], strict=True)) / GRID
+
+        return score
+
+    def _log_determinant(self) -> Score:
+        self.units["log_determinant"] = 1.0
+        points = self.points
+        sigma = self.objective.sigma or (self._median() if self.objective.kernel == "gaussian" else 1.0)
+
+        def entry(i: int, j: int) -> float:
+            if self.objective.kernel == "linear":
+                value = total(a * b for a, b in zip(points[i], points[j], strict=True))
+            elif self.objective.kernel == "cosine":
+                value = 1.0 - DISTANCES["cosine"].pair(points[i], points[j])
+            else:
+                value = 1.0 - DISTANCES["gaussian"].pair(points[i], points[j], sigma)
+            return value / self.objective.noise
+
+        scale = math.log1p(max(entry(i, i) for i in range(self.n)))
+        factor = GRID * (1.0 / scale) if scale > 0 else 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            rows: list[Vector] = []  # the Cholesky factor of I + K over S and, last, a
+            left = 0.0
+            for i in [*selected, a]:
+                row: Vector = []
+                for j, other in zip(selected[: len(rows)], rows, strict=True):
+                    row.append((entry(i, j) - total(x * y for x, y in zip(row, other, strict=False))) / other[-1])
+                left = max(entry(i, i) - total(x * x for x in row), 0.0)
+                rows.append([*row, math.sqrt(1.0 + left)])
+            return round(math.log1p(left) * factor) / GRID
+
+        return score
+
+    def _class_balance(self) -> Score:
+        self.units["class_balance"] = 1.0
+        assert self.pool.labels is not None
+        labels = self.pool.labels.tolist()
+
+        def score(a: int, selected: list[int]) -> float:
+            count = total(labels[i] == labels[a] for i in selected)
+            return 1.0 / (math.sqrt(count + 1) + math.sqrt(count))  # √(count + 1) − √count
+
+        return score
+
+    def _bound(self) -> float:
+        """Return D."""
+        if self.objective.distance == "euclidean":
+            if self.objective.space == "gradients":
+                return 2 * max(math.sqrt(total(x * x for x in g)) for g in self.points)
+            mean = [total(column) / self.n for column in zip(*self.points, strict=True)]
+            return 2 * max(DISTANCES["euclidean"].pair(point, mean) for point in self.points)
+        return 1.0 if self.objective.distance == "gaussian" else 2.0
+
+    def _median(self) -> float:
+        points = [self.points[i] for i in range(0, self.n, max(1, self.n // 64))][:64]
+        gaps = sorted(DISTANCES["euclidean"].pair(u, v) for i, u in enumerate(points) for v in points[i + 1 :])
+        gaps = [gap for gap in gaps if gap > 0]
+        return gaps[len(gaps) // 2] if gaps else 1.0
+
+
+def greedy(
+    problem: Specification,
+    members: Sequence[int],
+    size: int,
+    key: int,
+    candidates_per_step: int | None = None,
+    initial: Sequence[int] = (),
+) -> tuple[list[int], list[float]]:
+    """Maximise greedily over ascending `members`: exactly, or by lazier-than-lazy greedy with candidates_per_step.
+    The samples `initial` are chosen already: S = initial ∪ selected."""
+    selected: list[int] = []
+    gains: list[float] = []
+    order = np.array(members)
+    for step in range(size):
+        remaining, bits = len(members) - step, derive(key, step)
+        drawn = remaining if candidates_per_step is None else min(candidates_per_step, remaining)
+        if drawn < remaining:
+            sample(order, remaining, drawn, bits)
+        candidates = order[:drawn].tolist()
+        if candidates_per_step is None:
+            candidates.sort()
+        scores = problem.gains(candidates, [*initial, *selected])
+        best = max(scores)
+        winner = min(a for a, score in zip(candidates, scores, strict=True) if score == best)
+        if step == 0 and not initial and min(scores) == best:  # all tie: pick at random
+            winner = candidates[below(bits, 0 if candidates_per_step is None else drawn, drawn)]
+        selected.append(winner)
+        gains.append(best)
+        where = order.tolist().index(winner)
+        order[where], order[remaining - 1] = order[remaining - 1], order[where]
+    return selected, gains
+
+
+def limited(
+    problem: Specification, costs: Vector, budget: float, groups: Sequence[int], quotas: Sequence[int]
+) -> tuple[list[int], list[float]]:
+    """Pick the greatest F(a | S) / cost(a) among the samples that the budget and the quota of their group allow."""
+    selected: list[int] = []
+    gains: list[float] = []
+    while True:
+        left = budget
+        for i in selected:
+            left -= costs[i]
+        full = [sum(groups[i] == g for i in selected) >= quota for g, quota in enumerate(quotas)]
+        allowed = [a for a in range(problem.n) if a not in selected and costs[a] <= left and not full[groups[a]]]
+        if not allowed:
+            return selected, gains
+        scores = problem.gains(allowed, selected)
+        ratios = [score / costs[a] for a, score in zip(allowed, scores, strict=True)]
+        best = max(ratios)
+        selected.append(min(a for a, ratio in zip(allowed, ratios, strict=True) if ratio == best))
+        gains.append(best * costs[selected[-1]])
+
+
+def select(
+    pool: Pool,
+    objective: Objective,
+    size: int,
+    optimizer: str = "naive",
+    partitions: int = 1,
+    epsilon: float = 0.01,
+    seed: int = 0,
+    initial: Sequence[int] = (),
+) -> tuple[list[int], list[float]]:
+    """Run Algorithm 1: partition, maximise each part, merge, maximise again."""
+    problem = Specification(pool, objective)
+
+    def maximise(members: list[int], key: int) -> tuple[list[int], list[float]]:
+        per_step = max(1, math.ceil(len(members) / size * math.log(1 / epsilon)))
+        return greedy(problem, members, size, key, per_step if optimizer == "stochastic" else None, initial)
+
+    members = [a for a in range(len(pool)) if a not in initial]
+    partitions = max(1, min(partitions, len(members) // size))
+    if partitions > 1:
+        shuffled = np.array(members)
+        sample(shuffled, len(shuffled), len(shuffled), stream(seed, 0))
+        parts = [sorted(part.tolist()) for part in np.array_split(shuffled, partitions)]
+        members = sorted(a for i, part in enumerate(parts) for a in maximise(part, stream(seed, 1, i))[0])
+    return maximise(members, stream(seed, 2))
+
+
+class Released:
+    """A batch as the code that the paper's authors published chooses it (VamshiTeja/SMDL, lib/samplers/submodular.py).
+
+    Each score is divided by its sum over the candidates, after its λ, so that λ cancels. The score of closeness to the
+    mean is −φ(x, μ), which this division turns into φ(x, μ) / Σ φ: the farthest wins. The score of redundancy is 0
+    while the batch is empty, and 0 / 0 is NaN, so the first candidate is taken. R is drawn once per call. One thing
+    differs: R has at least `size` members, because the original yields shorter batches otherwise.
+    """
+
+    def __init__(self, pool: Pool, size: int, rng: np.random.Generator, partitions: int = 10, log_epsilon: int = 5):
+        assert pool.probabilities is not None
+        self.features: list[Vector] = pool.features.double().tolist()
+        self.entropies = [entropy(row) for row in pool.probabilities.double().tolist()]
+        self.mean = [total(column) / len(pool) for column in zip(*self.features, strict=True)]
+        self.size, self.rng, self.partitions, self.log_epsilon = size, rng, partitions, log_epsilon
+
+    def batch(self, members: Sequence[int]) -> list[int]:
+        """Choose within each part, join, choose again."""
+        union = list(members)
+        if len(members) >= self.partitions * self.size:
+            length = len(members) // self.partitions
+            shuffled = self.rng.permutation(members).tolist()
+            parts = [shuffled[start : start + length] for start in range(0, len(members), length)]
+            union = [a for part in parts for a in self.maximise(part, length * self.log_epsilon // self.size)]
+        return self.maximise(union, len(union) // self.size * self.log_epsilon)
+
+    def maximise(self, members: list[int], drawn: int) -> list[int]:
+        drawn = max(drawn, self.size)
+        candidates = self.rng.choice(members, drawn, replace=False).tolist() if drawn < len(members) else list(members)
+        selected: list[int] = []
+        for _ in range(min(self.size, len(candidates))):
+            selected.append(candidates.pop(self.best(candidates, selected)))
+        return selected
+
+    def best(self, candidates: list[int], selected: list[int]) -> int:
+        """Return the place of the highest sum of shares; a NaN counts as the highest."""
+        columns = (
+            [self.entropies[a] for a in candidates],
+            [self.redundancy(a, selected) for a in candidates],
+            [-DISTANCES["euclidean"].pair(self.features[a], self.mean) for a in candidates],
+            [self.coverage(a, selected) for a in candidates],
+        )
+        sums = [total(column) for column in columns]
+        if any(sum_ == 0 for sum_ in sums):
+            return 0
+        scores = [total(s / sum_ for s, sum_ in zip(row, sums, strict=True)) for row in zip(*columns, strict=True)]
+        return scores.index(max(scores))
+
+    def redundancy(self, a: int, selected: list[int]) -> float:
+        return min([DISTANCES["euclidean"].pair(self.features[a], self.features[j]) for j in selected], default=0.0)
+
+    def coverage(self, a: int, selected: list[int]) -> float:
+        """Return Σ_u √(mass of u in S + a), where a sample's masses are the softmax of its features, clamped at 0."""
+        masses = [self.masses(i) for i in [*selected, a]]
+        return total(math.sqrt(total(column)) for column in zip(*masses, strict=True))
+
+    def masses(self, i: int) -> Vector:
+        powers = [math.exp(max(x, 0.0)) for x in self.features[i]]
+        return [power / total(powers) for power in powers]

@@ -1,0 +1,233 @@
+"""Objective: weighted terms, their normalisation, and the presets.
+
+F(a | S) = Σ weight · term(a | S). Modular scores are min–max scaled to [0, 1] over the whole pool, set terms are
+divided by one positive constant per pool. Weights are applied after that, so changing one changes the selection.
+"""
+
+import inspect
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from smdl.engine import arithmetic
+from smdl.engine.arithmetic import CONCAVE
+from smdl.engine.distances import DISTANCES
+from smdl.engine.geometry import Geometry
+from smdl.engine.pool import Pool
+from smdl.engine.terms import TERMS, ModularTerm, SetTerm
+from smdl.errors import choice, number, one_of, positive, unknown, whole_number
+
+SPACES = ("features", "gradients")
+NORMALISATIONS = ("pool", "candidates")
+KERNELS = ("linear", "cosine", "gaussian")
+
+
+class Objective:
+    """A weighted sum of terms: `Objective(uncertainty=0.5, redundancy=0.5, distance="cosine")`.
+
+    weights        by the names in `smdl.engine.terms.TERMS`; at least one above 0
+    distance       φ of redundancy and facility_location: euclidean, cosine, correlation, gaussian
+    sigma          bandwidth of gaussian; None takes the median distance of a sample
+    space          "features", or "gradients" for last-layer gradients in factored form (redundancy,
+                   facility_location and log_determinant work there; it needs probabilities and labels, or errors)
+    normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
+    concave        g of feature_match and feature_coverage: sqrt, log, ratio
+    kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
+    neighbours     restrict facility_location to the k nearest neighbours; None is dense
+    sample         measure facility_location on this many random samples of the pool; None is all of them
+    """
+
+    def __init__(
+        self,
+        *,
+        distance: str = "euclidean",
+        sigma: float | None = None,
+        space: str = "features",
+        normalize: str = "pool",
+        concave: str = "sqrt",
+        kernel: str = "linear",
+        noise: float = 1.0,
+        neighbours: int | None = None,
+        sample: int | None = None,
+        **weights: float,
+    ) -> None:
+        self.weights: Mapping[str, float] = _check_weights(weights)
+        self.distance = one_of("distance", distance, DISTANCES)
+        self.sigma = None if sigma is None else positive("sigma", sigma, "a positive number, or None for the median")
+        self.space = one_of("space", space, SPACES)
+        self.normalize = one_of("normalize", normalize, NORMALISATIONS)
+        self.concave = one_of("concave", concave, CONCAVE)
+        self.kernel = one_of("kernel", kernel, KERNELS)
+        self.noise = positive("noise", noise)
+        self.neighbours = None if neighbours is None else whole_number("neighbours", neighbours)
+        self.sample = None if sample is None else whole_number("sample", sample)
+        if self.neighbours is not None and self.sample is not None:
+            raise ValueError("neighbours and sample both restrict facility_location: choose one of them")
+
+    @classmethod
+    def paper(cls, **options: Any) -> "Objective":
+        """0.2 U + 0.1 R + 0.5 MC + 0.2 FM: the paper's weights for whole data sets."""
+        return cls(uncertainty=0.2, redundancy=0.1, mean_closeness=0.5, feature_match=0.2, **options)
+
+    @classmethod
+    def paper_subset(cls, **options: Any) -> "Objective":
+        """0.25 U + 0.25 R + 0.4 MC + 0.1 FM: the paper's weights from its search on a subset."""
+        return cls(uncertainty=0.25, redundancy=0.25, mean_closeness=0.4, feature_match=0.1, **options)
+
+    @classmethod
+    def recommended(cls, **options: Any) -> "Objective":
+        """Facility location over last-layer gradients."""
+        return cls(**{"facility_location": 1.0, "space": "gradients", **options})
+
+    def on(self, pool: Pool) -> "Problem":
+        """Return this objective over this pool, scores computed. It is kept with the pool: the next call is free."""
+        problem = pool._problems.get(self._key)
+        if problem is None:
+            problem = pool._problems[self._key] = Problem(self, pool.without_scores())
+        return problem
+
+    @property
+    def diminishing(self) -> bool:
+        """Whether the gain of a sample never rises as the batch grows: what lazy evaluation rests on."""
+        return self.normalize == "pool"
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What it reads from a pool besides features."""
+        errors = ("errors",) if self.space == "gradients" else ()
+        return frozenset((*errors, *(need for name in self.weights for need in TERMS[name].needs)))
+
+    @staticmethod
+    def terms() -> tuple[str, ...]:
+        """Return the names that weights may have."""
+        return tuple(TERMS)
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Everything but the weights."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    def changed(self, **changes: Any) -> "Objective":
+        """Return a copy with other options. If weights are among the changes, the changes are the whole objective."""
+        if any(name in TERMS for name in changes):
+            return Objective(**changes)
+        return Objective(**{**self.weights, **self.options, **changes})
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return (*self.weights.items(), *self.options.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objective) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        changed = {name: value for name, value in self.options.items() if value != OPTIONS[name]}
+        return f"Objective({', '.join(f'{k}={v!r}' for k, v in {**self.weights, **changed}.items())})"
+
+
+#: The options of an objective with their defaults: all its parameters but the weights.
+OPTIONS: dict[str, Any] = {
+    parameter.name: parameter.default
+    for parameter in inspect.signature(Objective).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
+PRESETS = {"paper": Objective.paper, "paper_subset": Objective.paper_subset, "recommended": Objective.recommended}
+
+
+def as_objective(objective: "Objective | str") -> Objective:
+    """Return an objective; a name is that of a preset (paper, …) or of a single term (facility_location, …)."""
+    if isinstance(objective, Objective):
+        return objective
+    if not isinstance(objective, str):
+        raise TypeError(choice("objective", objective, "a smdl.Objective, or the name of a preset or a term"))
+    if objective in PRESETS:
+        return PRESETS[objective]()
+    if objective not in TERMS:
+        raise ValueError(unknown("objective", objective, (*PRESETS, *TERMS)))
+    weights: dict[str, Any] = {objective: 1.0}
+    return Objective(**weights)
+
+
+class Problem:
+    """An objective over a pool: scores and scales, computed once."""
+
+    def __init__(self, objective: Objective, pool: Pool) -> None:
+        self.objective, self.pool = objective, pool
+        for name in objective.weights:
+            self._check_evidence(name, TERMS[name].needs)
+        if objective.space == "gradients":
+            self._check_errors()
+        if pool.similarities is not None:
+            _check_similarities(objective)
+        self.ranges: dict[str, tuple[float, float]] = {}
+        self.geometry = Geometry(objective, pool)
+        self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
+        self.set_terms: dict[str, SetTerm] = {
+            name: TERMS[name](self.geometry) for name in objective.weights if issubclass(TERMS[name], SetTerm)
+        }
+
+    def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
+        for need in needs:
+            if getattr(self.pool, need) is None:
+                raise ValueError(f"{who} needs {need}: pass them as Pool({need}=...)")
+
+    def _check_errors(self) -> None:
+        if self.pool.given_errors is None:
+            self._check_evidence('space="gradients"', ("probabilities", "labels"))
+        elif self.objective.distance == "correlation":
+            raise ValueError(
+                'distance="correlation" in space="gradients" needs the errors of cross-entropy, which sum to zero,'
+                ' and this pool has others: use distance="cosine"'
+            )
+
+    def _modular(self) -> np.ndarray:
+        total = np.zeros(len(self.pool))
+        for name, weight in self.objective.weights.items():
+            if issubclass(TERMS[name], ModularTerm):
+                term = TERMS[name](self.geometry)
+                term.check()
+                scores = term.scores()
+                low, high = float(scores.min()), float(scores.max())
+                self.ranges[name] = (low, high)
+                arithmetic.add_scaled(total, scores, weight, low, high)
+        return total
+
+    def scaled(self, name: str) -> np.ndarray:
+        """Return the scores of a modular term, min–max scaled over the pool, without its weight, (N,)."""
+        out = np.zeros(len(self.pool))
+        arithmetic.add_scaled(out, TERMS[name](self.geometry).scores(), 1.0, *self.ranges[name])
+        return out
+
+    def coefficient(self, name: str) -> float:
+        """Return the factor of a set term's gains: weight / unit, or 0 if the unit is 0."""
+        unit = self.set_terms[name].unit
+        return self.objective.weights[name] / unit if unit > 0 else 0.0
+
+
+#: Terms that need no features.
+_WITHOUT_FEATURES = ("class_balance", "facility_location")
+
+
+def _check_similarities(objective: Objective) -> None:
+    """Raise an error if the objective needs more than the similarities of Pool.from_similarities."""
+    wrong = [name for name in objective.weights if name not in _WITHOUT_FEATURES]
+    if wrong:
+        raise ValueError(f"{wrong[0]} needs features; a pool of similarities has {' and '.join(_WITHOUT_FEATURES)}")
+    if objective.neighbours is not None or objective.sample is not None or objective.space == "gradients":
+        raise ValueError("similarities are given: neighbours, sample and space cannot be set")
+
+
+def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    for name, weight in weights.items():
+        if name not in TERMS:
+            raise ValueError(unknown("term", name, TERMS))
+        number(f"the weight of {name}", weight, "a finite number ≥ 0", low=0.0)
+    kept = {name: float(weights[name]) for name in TERMS if weights.get(name, 0) > 0}
+    if not kept:
+        raise ValueError(f"an objective needs at least one weight above 0; the terms are {', '.join(TERMS)}")
+    return kept

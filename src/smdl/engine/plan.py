@@ -1,0 +1,200 @@
+"""Plan: how `select` will do its work, how much memory and time that takes, before it starts."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdl.engine.geometry import MANY, holds_matrix
+from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
+from smdl.engine.objective import Objective, as_objective
+from smdl.engine.pool import HALVES, LARGE, Pool
+
+#: Up to this many samples facility location is measured on every sample of the pool; above, on a random sample.
+EXACT = 1 << 16
+
+#: The least number of random samples, and how many there are for each pick if that is more.
+SAMPLE, PER_PICK = 20_000, 5
+
+#: n × size up to which optimizer="auto" is lazy.
+LAZY_UP_TO = 2_000_000_000
+
+#: Seconds above which `select` warns.
+LONG = 60.0
+
+#: Seconds per pair to turn a product into a similarity, and to read a similarity; per number to read a row; per sample
+#: and pick to look at a bound. Evaluations per pick that lazy greedy repeats. Rough, from benchmarks/scale.py.
+FINISH, READ, ROW, BOUND, REPEATED = 1.3e-9, 0.4e-9, 0.6e-9, 8e-9, 500
+
+#: How much more a pair costs within the cells of faiss than in a block.
+SCATTERED = 4
+
+ENGINES = {
+    "rows": "reads rows as it needs them",
+    "dense": "holds the similarities of all pairs",
+    "blocks": "computes similarities block by block, again whenever they are needed",
+    "graph": "finds the nearest neighbours of every sample, then reads only those",
+    "sample": "measures facility_location on random samples of the pool",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a selection will be done. `objective` has the sample filled in; memory does not include the features."""
+
+    engine: str
+    objective: Objective
+    optimizer: str
+    samples: int
+    features: int
+    size: int
+    memory: int  # bytes beyond the features
+    passes: float  # over the features
+    seconds: float  # predicted, with torch's number of threads
+    search: str | None = None  # of the neighbours: exact, flat or inverted
+
+    @property
+    def how(self) -> str:
+        """The engine in words."""
+        search = f" ({self.search}: {SEARCHES[self.search]})" if self.search else ""
+        return f"{ENGINES[self.engine]}{search}"
+
+    def __str__(self) -> str:
+        chosen = f"{self.size:,} of {self.samples:,} samples with {self.features:,} features by {self.objective!r}"
+        covered = f" ({self.objective.sample:,} of them)" if self.engine == "sample" else ""
+        return (
+            f"choose {chosen}\n"
+            f"engine:    {self.engine}: {self.how}{covered}\n"
+            f"optimizer: {self.optimizer}\n"
+            f"memory:    {self.memory / 1e9:.2f} GB beyond the features\n"
+            f"passes:    about {self.passes:.0f} over the features\n"
+            f"time:      about {_duration(self.seconds)} with {torch.get_num_threads()} threads"
+        )
+
+
+def explain(pool: Any, objective: Objective | str = "recommended", size: int = 1, *, optimizer: str = "auto") -> Plan:
+    """Return the plan of `select(pool, objective, size)`: `print` it. Only the shape of the pool is read."""
+    features = pool.features if isinstance(pool, Pool) else pool
+    shape = getattr(features, "shape", None) or np.shape(features)
+    if len(shape) != 2:
+        raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
+    device = features.device if isinstance(features, torch.Tensor) else torch.device("cpu")
+    half = str(features.dtype).removeprefix("torch.") in _HALVES if hasattr(features, "dtype") else False
+    return make_plan(as_objective(objective), int(shape[0]), int(shape[1]), size, optimizer, device, half=half)
+
+
+_HALVES = {str(kind).removeprefix("torch.") for kind in HALVES}
+
+
+def make_plan(
+    objective: Objective, n: int, width: int, size: int, optimizer: str, device: torch.device, *, half: bool = False
+) -> Plan:
+    """Decide what to compute from n and size alone, and how to compute it from the memory too."""
+    engine, objective = _engine(objective, n, size, device)
+    optimizer = resolve_optimizer(optimizer, objective, n, size)
+    copied = 4 * n * width if half and n * width <= LARGE else 0
+    if objective.distance == "correlation" and engine != "rows":
+        copied += 4 * n * width
+    search = search_of(n, objective.space, device) if engine == "graph" else None
+    work = _Work(objective, n, width, size, optimizer, search)
+    memory, passes, seconds = getattr(work, engine)()
+    base = 3 + (objective.distance == "euclidean") * 2
+    seconds += (base + passes) * n * width * ROW
+    memory, passes = copied + memory + 48 * n, base + passes
+    return Plan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
+
+
+def resolve_optimizer(optimizer: str, objective: Objective, n: int, size: int) -> str:
+    """Return the optimizer that "auto" means here."""
+    if optimizer == "auto":
+        return "lazy" if objective.diminishing and n * size <= LAZY_UP_TO else "stochastic"
+    if optimizer == "lazy" and not objective.diminishing:
+        raise ValueError('lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic')
+    return optimizer
+
+
+def with_sample(objective: Objective, n: int, size: int) -> Objective:
+    """Return the objective with facility_location measured on a random sample if the pool is large."""
+    chosen = objective.neighbours is not None or objective.sample is not None
+    if n <= EXACT or chosen or "facility_location" not in objective.weights:
+        return objective
+    return objective.changed(sample=min(n, max(SAMPLE, PER_PICK * size)))
+
+
+def _engine(objective: Objective, n: int, size: int, device: torch.device) -> tuple[str, Objective]:
+    objective = with_sample(objective, n, size)
+    if "facility_location" not in objective.weights:
+        return "rows", objective
+    if objective.neighbours is not None and objective.neighbours < n:
+        return "graph", objective
+    if objective.sample is not None and objective.sample < n:
+        return "sample", objective
+    return "dense" if holds_matrix(n, device) else "blocks", objective
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Memory in bytes, passes over the features, and seconds of each engine."""
+
+    objective: Objective
+    n: int
+    width: int
+    size: int
+    optimizer: str
+    search: str | None
+
+    @property
+    def _pair(self) -> float:
+        return 2 * self.width / multiplications_per_second() + FINISH
+
+    def _evaluated(self) -> float:
+        """How many gains are computed, in units of n."""
+        if self.optimizer == "naive":
+            return float(self.size)
+        return 1 + REPEATED * self.size / self.n
+
+    def rows(self) -> tuple[int, float, float]:
+        scanned = 1 + self.size / 25  # lazy greedy skips most rows
+        return 0, scanned, scanned * self.n * self.width * ROW
+
+    def dense(self) -> tuple[int, float, float]:
+        seconds = self.n**2 * (self._pair / 2 + self._evaluated() * READ)
+        return 4 * self.n * self.n + 4 * self.n * self.width, 2, seconds
+
+    def blocks(self) -> tuple[int, float, float]:
+        passes = self._evaluated()
+        return 4 * min(self.n, MANY) * self.width, 1 + passes, passes * self.n**2 * self._pair
+
+    def graph(self) -> tuple[int, float, float]:
+        k, held = self.objective.neighbours or 0, 0 if self.search == "exact" else 4 * self.n * self.width
+        pairs = self.n**2
+        if self.search == "inverted":
+            cells = cells_of(self.n)
+            pairs = self.n * (cells + SCATTERED * PROBES * self.n / cells)
+        return 8 * self.n * k + held, 1 + self.n / 4096, pairs * self._pair + self.size * self.n * READ
+
+    def sample(self) -> tuple[int, float, float]:
+        covered, passes = self.objective.sample or 0, self._evaluated()
+        seconds = passes * self.n * covered * self._pair + self.size * self.n * BOUND
+        return 4 * min(covered, MANY) * self.width, passes, seconds
+
+
+@cache
+def multiplications_per_second() -> float:
+    """Measure how many multiplications and additions per second matrix products reach."""
+    a, b = torch.ones(512, 256), torch.ones(256, 2048)
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        _ = a @ b
+        best = min(best, time.perf_counter() - start)
+    return 2 * 512 * 256 * 2048 / best
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,292 @@
+"""select and evaluate: the engine's two verbs."""
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdl.engine.geometry import DENSE, no_report
+from smdl.engine.greedy.maximise import OPTIMIZERS, Rule
+from smdl.engine.greedy.partition import Spread, get_mini_batch
+from smdl.engine.limits import as_array, candidates_of, check_indices, check_size, make_limits, size_of
+from smdl.engine.objective import Objective, Problem, as_objective
+from smdl.engine.plan import LONG, make_plan, resolve_optimizer, with_sample
+from smdl.engine.pool import HALVES, Array, Pool
+from smdl.engine.terms import TERMS, FacilityLocation, ModularTerm
+from smdl.errors import callable_or_none, choice, number, one_of, whole_number
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The picks of a selection: indices and gains in the order picked, and the sum of the gains.
+
+    weights are factors of the losses of the picks, for `smdl.weighted_mean`; None: all are one.
+    """
+
+    indices: Any  # (k,) int64: an array, or a tensor on the features' device if those were a tensor
+    gains: np.ndarray  # (k,) float64
+    value: float
+    _problem: Problem | None = field(default=None, repr=False)
+    _rows: np.ndarray | None = field(default=None, repr=False)  # of the pool; None: indices are these rows
+    weights: np.ndarray | None = None  # (k,) float64
+    _initial: np.ndarray | None = field(default=None, repr=False)  # chosen before
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def renumbered(self, numbers: np.ndarray) -> "Selection":
+        """Return the same picks with index numbers[i] in place of row i of the pool."""
+        rows = self._pool_rows
+        return self._with(indices=numbers[rows], _rows=rows)
+
+    def part(self, rows: slice | np.ndarray) -> "Selection":
+        """Return some of the picks."""
+        gains, own = self.gains[rows], None if self._rows is None else self._rows[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        return Selection(self.indices[rows], gains, float(gains.sum()), self._problem, own, weights)
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Selection":
+        """Return the picks of this pool whose indices, gains and weights `change` makes of these."""
+        indices, gains = change(self.indices), change(self.gains)
+        weights = None if self.weights is None else change(self.weights)
+        return Selection(indices, gains, float(gains.sum()), self._problem, weights=weights)
+
+    def on_host(self) -> "Selection":
+        """Return the same picks with indices as a NumPy array."""
+        return self._with(indices=self._pool_rows) if isinstance(self.indices, torch.Tensor) else self
+
+    def _with(self, **changes: Any) -> "Selection":
+        """Return a copy with other fields. `dataclasses.replace` takes several times as long, which counts per step."""
+        twin = object.__new__(Selection)
+        twin.__dict__.update(self.__dict__, **changes)
+        return twin
+
+    @cached_property
+    def shares(self) -> np.ndarray | None:
+        """How many samples of the pool each pick represents, (k,); None unless the objective has facility_location."""
+        term = None if self._problem is None else self._problem.set_terms.get("facility_location")
+        return _shares(term, self._pool_rows) if isinstance(term, FacilityLocation) else None
+
+    @cached_property
+    def terms(self) -> dict[str, float] | None:
+        """The share of each term in the value; None if nothing was maximised or the scores have no F(S)."""
+        if self._problem is None or not self._problem.objective.diminishing:
+            return None
+        if self._initial is None or len(self._initial) == 0:
+            return _evaluate(self._problem, self._pool_rows).terms
+        before = _evaluate(self._problem, self._initial).terms
+        after = _evaluate(self._problem, np.append(self._initial, self._pool_rows)).terms
+        return {name: after[name] - before[name] for name in after}
+
+    @cached_property
+    def held_out(self) -> float | None:
+        """The value with facility_location measured on other random samples than those that the picks were chosen by:
+        an estimate without bias. None unless the objective has a sample that is smaller than the pool."""
+        term = None if self._problem is None else self._problem.set_terms.get("facility_location")
+        if (
+            self._problem is None
+            or not isinstance(term, FacilityLocation)
+            or term.geometry.covered is None
+            or self._problem.pool.query is not None
+        ):
+            return None
+        rows = torch.from_numpy(self._pool_rows).to(term.pool.device)
+        others = term.geometry.random_rows(term.count, 2 * term.count)
+        if len(others) == 0:
+            return None
+        difference = term.mean_coverage(rows, others) - term.mean_coverage(rows, term.geometry.covered)
+        return self.value + self._problem.objective.weights["facility_location"] * difference
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the nearest neighbours that the graph has, measured on random samples; 1 for an exact search.
+        None unless the objective has `neighbours` fewer than the samples."""
+        return None if self._problem is None else self._problem.geometry.recall
+
+    @property
+    def _pool_rows(self) -> np.ndarray:
+        return as_array(self.indices) if self._rows is None else self._rows
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """F of a subset: `value` is the sum of the gains in the given order, which is what the greedy maximises;
+    `as_printed` is F(S) as the paper prints it, with R over the whole of S; `terms` splits the value by term."""
+
+    value: float
+    as_printed: float
+    terms: dict[str, float]
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def select(
+    pool: Pool | Array,
+    objective: Objective | str = "recommended",
+    size: int | tuple[int, int] | None = None,
+    *,
+    fraction: float | None = None,
+    initial: Array | None = None,
+    costs: Array | None = None,
+    budget: float | None = None,
+    groups: Array | None = None,
+    per_group: int | Mapping[Any, int] | None = None,
+    optimizer: str = "auto",
+    partitions: int = 1,
+    epsilon: float = 0.01,
+    seed: int | Sequence[int] = 0,
+    exclude: Array | None = None,
+    among: Array | None = None,
+    size_penalty: float | None = None,
+    threads: int | None = None,
+    spread: Spread | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Selection:
+    """Pick `size` samples of the pool by greedily maximising the objective.
+
+    pool          a Pool, or features alone, (N, D)
+    objective     an Objective, or the name of a preset ("paper") or of a term ("facility_location")
+    size          how many samples to pick, or (low, high) with size_penalty. `fraction`: a share of the candidates
+    initial       indices that are chosen already: gains count from there, and they are not returned
+    costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
+    groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
+    optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
+                  picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones. auto is lazy while n × size ≤ 2·10⁹ and gains
+                  diminish (normalize="pool"), else stochastic.
+    partitions    > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
+    seed          a whole number, or several such as (seed, epoch, step)
+    among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
+    size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
+    threads       for partitions; torch's number of threads by default. The result does not depend on it.
+    spread        shares the partitions with other processes, see `smdl.distributed.Ranks`. Nor does it on this.
+    progress      called as progress(what, done, total) during long work
+
+    Above 65,536 samples, facility_location is measured on max(20,000, 5 × size) random samples of the pool (set
+    `Objective(sample=...)` or `neighbours=` to decide yourself). `smdl.explain` says beforehand how the work will be
+    done and how long it takes; above a minute `select` warns.
+    """
+    pool, objective = as_pool(pool), as_objective(objective)
+    given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, len(pool)).astype(np.int32)
+    banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, len(pool)), given])
+    candidates = candidates_of(len(pool), among, banned if len(banned) else None)
+    limits = make_limits(len(pool), costs, budget, groups, per_group)
+    low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
+    check_search(optimizer, partitions, epsilon, threads)
+    callable_or_none("progress", progress)
+    objective = objective if pool.similarities is not None else with_sample(objective, len(pool), high)
+    if limits is not None and optimizer == "auto":
+        optimizer = "lazy" if objective.diminishing else "naive"
+    optimizer = resolve_optimizer(optimizer, objective, len(candidates), high)
+    if limits is not None and (partitions > 1 or optimizer == "stochastic"):
+        raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
+    _warn_if_long(pool, objective, high, optimizer, len(candidates))
+    rule = Rule(optimizer, low, high, penalty, float(epsilon), given, limits)
+    problem = objective.on(pool)
+    problem.geometry.report = progress or no_report
+    try:
+        picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
+    finally:
+        problem.geometry.report = no_report
+    rows = picks.indices.astype(np.int64)
+    indices = rows
+    if pool.is_torch:
+        indices = torch.from_numpy(rows) if pool.features.is_cpu else torch.from_numpy(rows).to(pool.device)
+    return Selection(indices, picks.gains, float(np.add.reduce(picks.gains)), problem, rows, _initial=given)
+
+
+def _warn_if_long(pool: Pool, objective: Objective, size: int, optimizer: str, candidates: int) -> None:
+    """Warn if the selection will take more than a minute. Small pools never do, and a step has no time to ask."""
+    if len(pool) <= DENSE or candidates < len(pool):
+        return
+    n, width = pool.features.shape
+    plan = make_plan(objective, n, width, size, optimizer, pool.device, half=pool.features.dtype in HALVES)
+    if plan.seconds > LONG:
+        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=3)
+
+
+def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
+    """Raise an error unless these are options of `select`."""
+    one_of("optimizer", optimizer, (*OPTIMIZERS, "auto"))
+    whole_number("partitions", partitions)
+    number("epsilon", epsilon, "a number in (0, 1)", low=sys.float_info.min, high=1.0 - 2.0**-53)
+    if threads is not None:
+        whole_number("threads", threads)
+
+
+def as_pool(pool: Pool | Array) -> Pool:
+    """Return a Pool; arrays and tensors become its features."""
+    if isinstance(pool, Pool):
+        return pool
+    if not isinstance(pool, np.ndarray | torch.Tensor | list | tuple):
+        raise TypeError(choice("pool", type(pool).__name__, "a smdl.Pool, or features as an array or a tensor"))
+    return Pool(pool)
+
+
+def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> Evaluation:
+    """Return F(S) of any subset, by the rules of `select`."""
+    pool, objective = as_pool(pool), as_objective(objective)
+    if not objective.diminishing:
+        raise ValueError(
+            choice("normalize", objective.normalize, '"pool" to evaluate a set: per-step scores have no F(S)')
+        )
+    chosen = check_indices("indices", indices, len(pool))
+    if len(np.unique(chosen)) < len(chosen):
+        raise ValueError("indices must name each sample once, got duplicates")
+    return _evaluate(objective.on(pool), chosen)
+
+
+def _evaluate(problem: Problem, chosen: np.ndarray) -> Evaluation:
+    terms: dict[str, float] = {}
+    for name, weight in problem.objective.weights.items():
+        if issubclass(TERMS[name], ModularTerm):
+            terms[name] = float(weight * problem.scaled(name)[chosen].sum())
+        else:
+            terms[name] = problem.coefficient(name) * _gain_sum(problem, name, chosen)
+    as_printed = dict(terms)
+    if "redundancy" in terms:
+        as_printed["redundancy"] = problem.coefficient("redundancy") * _redundancy_as_printed(problem, chosen)
+    return Evaluation(math.fsum(terms.values()), math.fsum(as_printed.values()), terms)
+
+
+def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:
+    """Return the sum of the gains of adding the samples one after the other."""
+    term, total = copy(problem.set_terms[name]), 0.0
+    if len(chosen) == 0:
+        return total
+    table = torch.from_numpy(chosen).to(problem.pool.device)[None, :]
+    term.start(table)
+    for k in range(len(chosen)):
+        total += float(term.gains(table[:, k : k + 1])[0, 0])
+        term.add(table[:, k])
+    return total
+
+
+def _redundancy_as_printed(problem: Problem, chosen: np.ndarray) -> float:
+    """Return Σ_{i ∈ S} min_{j ∈ S, j ≠ i} φ(i, j); D if S has one sample."""
+    if len(chosen) < 2:
+        return problem.geometry.metric.bound * len(chosen)
+    rows = torch.from_numpy(chosen).to(problem.pool.device)
+    distances = problem.geometry.metric.between(rows[:, None], rows[None, :])
+    distances.fill_diagonal_(math.inf)
+    return float(distances.min(dim=1).values.sum())
+
+
+def _shares(term: FacilityLocation, chosen: np.ndarray) -> np.ndarray:
+    """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Counts on a
+    sample of the pool are scaled to the whole pool."""
+    device, n = term.pool.device, term.count
+    best, owner = torch.zeros(n, device=device), torch.full((n,), -1, device=device)
+    for k, index in enumerate(torch.from_numpy(chosen).to(device)):
+        similarities = term.similarities(index)
+        owner[similarities > best] = k
+        best = torch.maximum(best, similarities)
+    counts = torch.bincount(owner[owner >= 0], minlength=len(chosen))
+    return counts.cpu().numpy() * (len(term.pool) / n)

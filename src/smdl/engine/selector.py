@@ -1,0 +1,111 @@
+"""Selector: `select` in the style of scikit-learn, which it neither needs nor imports."""
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdl.engine.objective import Objective, as_objective
+from smdl.engine.pool import Array, Pool
+from smdl.engine.selection import Selection, as_pool, select
+from smdl.errors import choice, unknown
+
+
+class Selector:
+    """Pick rows: `Selector("facility_location", 100).fit(X).transform(X)` returns 100 rows of X.
+
+    objective  an Objective, or the name of a preset or of a term
+    size       number of rows to pick
+    optimizer, partitions, epsilon, seed: as for `smdl.select`
+
+    After `fit`: `indices_` (size,) and `gains_` (size,) in the order picked, `selection_` (the Selection, with
+    `shares` and `value`), and `n_features_in_`. A value that cannot work raises an error in `fit`, as scikit-learn
+    wants it.
+    """
+
+    indices_: np.ndarray
+    gains_: np.ndarray
+    selection_: Selection
+    n_features_in_: int
+
+    def __init__(
+        self,
+        objective: Objective | str,
+        size: int,
+        *,
+        optimizer: str = "auto",
+        partitions: int = 1,
+        epsilon: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        self.objective, self.size, self.optimizer = objective, size, optimizer
+        self.partitions, self.epsilon, self.seed = partitions, epsilon, seed
+
+    def fit(self, X: Any, y: Array | None = None) -> "Selector":  # noqa: N803
+        """Select rows of X: an array, a tensor, a data frame or a Pool. Only objectives that need labels read y; its
+        classes may have any names."""
+        objective = as_objective(self.objective)
+        pool = X if isinstance(X, Pool) else as_pool(_matrix(X))
+        if y is not None and pool.labels is None and "class_balance" in objective.weights:
+            pool = Pool(pool.features, labels=_class_numbers(y).to(pool.device))
+        options = {name: value for name, value in self.get_params().items() if name not in ("objective", "size")}
+        self.selection_ = select(pool, objective, self.size, **options).on_host()
+        self.indices_, self.gains_ = self.selection_.indices, self.selection_.gains
+        self._rows, self.n_features_in_ = pool.features.shape
+        return self
+
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Return the picked rows of X, in the order picked and in the type of X. X has one row per row of `fit`: the
+        same matrix, or something that belongs to it, such as labels or texts."""
+        if not hasattr(self, "indices_"):
+            raise ValueError("this Selector has picked nothing yet: call fit first")
+        if len(X) != self._rows:
+            raise ValueError(
+                f"transform returns the rows that fit picked, so X must have the {self._rows} rows of fit, got {len(X)}"
+            )
+        if hasattr(X, "iloc"):
+            return X.iloc[self.indices_]
+        if isinstance(X, list | tuple):
+            return type(X)([X[row] for row in self.indices_])
+        return X[torch.from_numpy(self.indices_).to(X.device)] if isinstance(X, torch.Tensor) else X[self.indices_]
+
+    def fit_transform(self, X: Any, y: Array | None = None) -> Any:  # noqa: N803
+        """Select rows of X and return them."""
+        return self.fit(X, y).transform(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return the arguments of `__init__`."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **changes: Any) -> "Selector":
+        """Change arguments of `__init__`. They count from the next `fit` on."""
+        known = self.get_params()
+        for name, value in changes.items():
+            if name not in known:
+                raise ValueError(unknown("argument of Selector", name, known))
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks each step of a pipeline. Nothing else calls this, so it is installed."""
+        tags: Any = import_module("sklearn.utils")
+        return tags.Tags(None, tags.TargetTags(required=False), transformer_tags=tags.TransformerTags())
+
+    def __repr__(self) -> str:
+        return f"Selector({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+
+def _matrix(features: Any) -> Any:
+    if hasattr(features, "toarray"):
+        raise TypeError(choice("X", type(features).__name__, "a dense matrix, such as X.toarray()"))
+    return (
+        np.asarray(features) if hasattr(features, "__array__") and not isinstance(features, torch.Tensor) else features
+    )
+
+
+def _class_numbers(labels: Array) -> torch.Tensor:
+    """Return class numbers 0..C-1 in place of the names of the classes."""
+    values = labels.numpy(force=True) if isinstance(labels, torch.Tensor) else np.asarray(labels)
+    return torch.from_numpy(np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(values.shape))

@@ -1,0 +1,202 @@
+"""FeatureCache: the latest known features of every sample of a dataset, scored by the current head."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.engine.pool import host
+from smdl.errors import check_keys, true_or_false
+from smdl.scoring.losses import Scores
+from smdl.scoring.scorer import NotFiniteError, Scorer
+from smdl.scoring.suspects import Votes, neighbour_votes
+
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+#: A cache of more bytes than this is announced.
+ANNOUNCED = 1 << 30
+
+
+class FeatureCache:
+    """Features (N, D) from the last forward of each sample, and its targets.
+
+    The head as it is now turns them into outputs. If the head is not known, or only a sketch of the features is kept,
+    the outputs of that forward are kept as well, (N, C). Of outputs with more dimensions (a token or a pixel each) only
+    the loss is kept, (N, 1). If nothing but features is needed, only they are kept.
+
+    dtype    the type of the kept numbers; larger values are clamped
+    device   "model", or "cpu" for main memory
+    sketch   keep this many random projections of the features instead of the features
+    """
+
+    def __init__(self, samples: int, dtype: str, device: str, sketch: int | None) -> None:
+        self._samples, self._dtype, self._sketch = samples, TYPES[dtype], sketch
+        self._limit, self._on_model = torch.finfo(self._dtype).max, device == "model"
+        self._projection: Tensor | None = None
+        self._features: Tensor | None = None
+        self._outputs: Tensor | None = None  # or losses, if `_holds_losses`
+        self._targets: Tensor | None = None  # in main memory
+        self._holds_losses = False
+        self._seen = torch.zeros(samples, dtype=torch.bool)
+
+    def write(
+        self,
+        scorer: Scorer,
+        rows: np.ndarray,
+        found: Tensor | None,
+        features: Tensor,
+        outputs: Tensor | None,
+        targets: Tensor | None,
+    ) -> None:
+        """Keep what a forward computed for these samples, where they are `found`; None means all. This does not wait
+        for the device."""
+        if self._sketch is not None:
+            features = features @ self._matrix(features)
+        outputs = scorer.kept_outputs(outputs, targets)
+        targets = None if outputs is None else scorer.kept_targets(targets)
+        self._holds_losses = scorer.loss is not None and scorer.keeps_losses
+        if self._features is None:
+            self._allocate(features.shape[1], outputs, targets, scorer)
+        device = self._move(scorer)
+        on_host = torch.from_numpy(rows)
+        if targets is not None and self._targets is not None:
+            self._targets[on_host] = targets.detach().cpu()
+        index = on_host.to(device)
+        if found is None:
+            self._seen.index_fill_(0, index, True)
+        else:
+            found = found.to(device)
+            self._seen[index] |= found
+        for kept, new in ((self._features, features), (self._outputs, outputs)):
+            if kept is None or new is None:
+                continue
+            if new.shape[1] != kept.shape[1]:
+                raise ValueError(
+                    f"features must keep their width: it was {kept.shape[1]} until now, and is {new.shape[1]}"
+                )
+            new = new.clamp(-self._limit, self._limit).to(device, self._dtype)
+            kept[index] = new if found is None else torch.where(found[:, None], new, kept[index])
+
+    def scores(self, scorer: Scorer, rows: np.ndarray) -> tuple[Scores, np.ndarray] | None:
+        """Return the scores of these samples, on the host, and which of them were ever seen; None before the first
+        write. One transfer fetches everything from the device."""
+        if self._features is None:
+            return None
+        device = self._move(scorer)
+        on_host = torch.from_numpy(rows)
+        index = on_host.to(device)
+        features, seen = self._features.index_select(0, index).float(), self._seen.index_select(0, index)
+        if self._outputs is not None:
+            outputs = self._outputs.index_select(0, index).float()
+        elif self._targets is not None:
+            fresh = scorer.outputs_from(features.to(scorer.device))
+            assert fresh is not None
+            outputs = fresh.to(device).reshape(len(rows), -1)
+        else:
+            outputs = features[:, :0]
+        if device.type != "cpu":
+            packed = torch.cat([features, outputs, seen[:, None].float()], dim=1).cpu()
+            features, outputs, seen = packed.split([features.shape[1], outputs.shape[1], 1], dim=1)
+            features, seen = features.contiguous(), seen[:, 0] > 0
+        if self._holds_losses:
+            return Scores(features, losses=outputs[:, 0]), seen.numpy()
+        if self._targets is None:
+            return Scores(features), seen.numpy()
+        targets = self._targets.index_select(0, on_host)  # faster than `[]`
+        return scorer.scores(features, scorer.shaped(outputs), targets), seen.numpy()
+
+    def knows_classes(self, scorer: Scorer) -> bool:
+        """Whether the targets seen so far are class numbers."""
+        return self._labels(scorer) is not None
+
+    def _labels(self, scorer: Scorer) -> Tensor | None:
+        return None if self._targets is None or scorer.loss is None else scorer.loss.labels(self._targets)
+
+    def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
+        """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
+        labelled."""
+        self._move(scorer)
+        rows = host(self._seen.nonzero()[:, 0])
+        if self._features is None or len(rows) == 0:
+            return rows, Votes(np.zeros(0), np.zeros(0))
+        labels = self._labels(scorer)
+        if labels is None:
+            raise ValueError("labels can be judged only if targets are class numbers, and these are not")
+        asked = rows if most is None or most >= len(rows) else rng.choice(rows, most, replace=False)
+        try:
+            return asked, neighbour_votes(self._features, labels, rng, asked, rows)
+        except FloatingPointError as error:
+            raise NotFiniteError("the model's features must be finite: has training diverged?") from error
+
+    def pretend_seen(self) -> None:
+        """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""
+        seen = self._seen.nonzero()[:, 0]
+        if len(seen) == 0:
+            return
+        source = seen[torch.arange(self._samples, device=seen.device) % len(seen)]
+        for kept in (self._features, self._outputs, self._targets):
+            if kept is not None:
+                kept[:] = kept[source.to(kept.device)]
+        self._seen[:] = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of everything that is kept."""
+        held = {"features": self._features, "outputs": self._outputs, "targets": self._targets, "seen": self._seen}
+        copies = {name: None if value is None else value.cpu().clone() for name, value in held.items()}
+        return {**copies, "holds_losses": self._holds_losses}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned. One that does not fit is refused and changes nothing."""
+        check_keys("the state of the feature cache", state, self.state_dict())
+        true_or_false("holds_losses of the feature cache", state["holds_losses"])
+        targets = state["targets"]
+        kind = (targets.dtype, targets.ndim) if isinstance(targets, Tensor) else (torch.int64, 1)
+        expected = {"features": (self._dtype, 2), "outputs": (self._dtype, 2), "targets": kind}
+        expected = {name: form for name, form in expected.items() if state[name] is not None}
+        for name, (dtype, dimensions) in {**expected, "seen": (torch.bool, 1)}.items():
+            value = state[name]
+            shape = tuple(value.shape) if isinstance(value, Tensor) else None
+            if shape is None or value.dtype != dtype or len(shape) != dimensions or shape[:1] != (self._samples,):
+                got = type(value).__name__ if shape is None else f"{value.dtype} of shape {shape}"
+                raise ValueError(f"{name} of the feature cache must be {dtype} with {self._samples} rows, got {got}")
+        self._seen, self._holds_losses = state["seen"].clone(), state["holds_losses"]
+        self._features, self._outputs, self._targets = (
+            None if state[name] is None else state[name].clone() for name in ("features", "outputs", "targets")
+        )
+
+    def _move(self, scorer: Scorer) -> torch.device:
+        """Make sure that everything is where it belongs, and return that device."""
+        device = scorer.device if self._on_model else torch.device("cpu")
+        if self._seen.device != device:
+            self._seen = self._seen.to(device)
+            self._features = None if self._features is None else self._features.to(device)
+            self._outputs = None if self._outputs is None else self._outputs.to(device)
+        return device
+
+    def _allocate(self, width: int, outputs: Tensor | None, targets: Tensor | None, scorer: Scorer) -> None:
+        unknown = self._sketch is not None or not scorer.knows_head or self._holds_losses
+        more = outputs.shape[1] if outputs is not None and unknown else 0
+        needed = self._samples * (width + more) * self._dtype.itemsize
+        if needed > ANNOUNCED:
+            warnings.warn(
+                f"smdl.Observed will keep {width} numbers for each of {self._samples} samples:"
+                f" {needed / 1e9:.1f} GB. It needs less with sketch=256; with device='cpu' it uses main memory",
+                stacklevel=2,
+            )
+        device = self._move(scorer)
+        self._features = torch.zeros(self._samples, width, dtype=self._dtype, device=device)
+        if more:
+            self._outputs = torch.zeros(self._samples, more, dtype=self._dtype, device=device)
+        if targets is not None:
+            self._targets = torch.zeros(self._samples, *targets.shape[1:], dtype=targets.dtype)
+
+    def _matrix(self, features: Tensor) -> Tensor:
+        """Return the random matrix of the sketch, (D, sketch). Inner products keep their expectation."""
+        assert self._sketch is not None
+        matrix = self._projection
+        if matrix is None:
+            generator = torch.Generator().manual_seed(features.shape[1])
+            matrix = torch.randn(features.shape[1], self._sketch, generator=generator) / self._sketch**0.5
+        self._projection = matrix = matrix.to(features.device)
+        return matrix

@@ -1,0 +1,104 @@
+"""Taps: the module whose input or output are the features, and how features become one row per sample."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from smdl.errors import choice, unknown
+from smdl.scoring.losses import shape_of
+
+Pooling = str | Callable[[Tensor], Tensor] | None
+Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
+
+#: How features of more than two dimensions become (batch, width).
+POOLING: dict[str, Callable[[Tensor], Tensor]] = {
+    "first": lambda features: features[:, 0],
+    "flatten": lambda features: features.flatten(1),
+    "last": lambda features: features[:, -1],
+    "mean": lambda features: features.mean(dim=1) if features.ndim == 3 else features.flatten(2).mean(dim=2),
+}
+
+
+def as_pooling(pooling: Pooling) -> Callable[[Tensor], Tensor] | None:
+    """Return the function of a name in POOLING, or a callable as it is."""
+    if pooling is None or callable(pooling):
+        return pooling
+    if not isinstance(pooling, str):
+        raise TypeError(choice("pooling", pooling, f"one of {', '.join(POOLING)}, or a callable"))
+    if pooling not in POOLING:
+        raise ValueError(unknown("pooling", pooling, POOLING) + ", or a callable")
+    return POOLING[pooling]
+
+
+def pooled(features: Any, pooling: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """Return features as (batch, width) in float32, or raise an error with the shape found."""
+    if isinstance(features, Tensor) and features.ndim >= 2:
+        features = features.detach().float()
+        if pooling is not None and features.ndim > 2:
+            features = pooling(features)
+        if isinstance(features, Tensor) and features.ndim > 2 and max(features.shape[1:]) == features[0].numel():
+            features = features.flatten(1)  # such as (batch, channels, 1, 1)
+        if isinstance(features, Tensor) and features.ndim == 2:
+            return features
+    more = isinstance(features, Tensor) and features.ndim > 2
+    raise ValueError(
+        f"features must be a tensor of shape (batch, width), got {shape_of(features)}; "
+        + ('pass pooling="mean", "first", "last", "flatten" or a callable' if more else "see features=")
+    )
+
+
+def named_module(model: nn.Module, name: str) -> nn.Module:
+    """Return a module by its name in `named_modules`."""
+    modules = dict(model.named_modules())
+    if name not in modules or not name:
+        raise ValueError(unknown("module in features=", name, [found for found in modules if found]))
+    return modules[name]
+
+
+def linear_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the linear layers of a model."""
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def no_head(model: nn.Module, outputs: Tensor) -> str:
+    """Return the error for a model without a linear layer that makes its outputs."""
+    names = [name for name, module in model.named_modules() if name and not list(module.children())]
+    return (
+        f"{type(model).__name__} has no linear layer that makes its outputs of shape {tuple(outputs.shape)}:"
+        f' name the module whose output are the features, such as features="{(names or ["pool"])[-2:][0]}",'
+        f" or give features=, a callable (model, batch) -> features. Its last modules are {', '.join(names[-5:])}"
+    )
+
+
+def makes(made: Any, outputs: Tensor, shifted: bool) -> bool:
+    """Whether a layer made these outputs; with `shifted`, up to a constant per row, which a softmax removes and
+    log_softmax adds. The model may drop a last dimension of 1."""
+    if not isinstance(made, Tensor) or made.numel() != outputs.numel() or len(made) != len(outputs):
+        return False
+    if made.shape != outputs.shape and made.shape != (*outputs.shape, 1):
+        return False
+    made = made.reshape(outputs.shape)
+    if not bool(made.isfinite().all()):  # Pool raises the error
+        return True
+    gaps = (made - outputs).float()
+    if shifted and outputs.ndim == 2:
+        gaps = gaps - gaps[:, :1]
+    return bool(gaps.abs().max() <= 1e-4 * (1.0 + made.abs().max()))
+
+
+@contextmanager
+def recording(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
+    """Record (module, first input, output) of each call of the modules, in the order of the calls."""
+    calls: list[Call] = []
+
+    def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        calls.append((module, args[0] if args else None, output))
+
+    handles = [module.register_forward_hook(record) for module in modules]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
