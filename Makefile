@@ -11,7 +11,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail --methods uniform,recommended --protocols time \
-		--minutes 2 --out runs/demo
+		--seeds 12 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .

@@ -257,7 +257,7 @@ from smdl.cli import main
 sys.exit(main({command.split()}))
 """
     ended = in_python(code)
-    assert ended.stderr == "smdl: not installed: rich, scipy. Run pip install 'smdl[train]'\n"
+    assert ended.stderr == "smdl: not installed: rich, scipy. Run pip install '.[train]' in a clone of smdl\n"
     assert ended.returncode == 2
 
 
@@ -270,7 +270,7 @@ from smdl.cli import main
 sys.exit(main(['doctor']))
 """
     ended = in_python(code)
-    assert "Run pip install 'smdl[train]'" in ended.stdout, ended.stderr
+    assert "Run pip install '.[train]' in a clone of smdl" in ended.stdout, ended.stderr
     assert ended.returncode == 1
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any
 
-#: Import names of the packages that `smdl[train]` installs. The engine and the loader need none of them.
+#: Import names of the packages that `.[train]` installs. The engine and the loader need none of them.
 TRAIN_PACKAGES = (
     "PIL", "filelock", "jinja2", "matplotlib", "pooch", "requests", "rich", "safetensors", "scipy", "sklearn", "yaml"
 )  # fmt: skip
@@ -41,9 +41,9 @@ def check_keys(what: str, state: Any, keys: Iterable[str]) -> None:
 
 
 def missing_packages() -> str | None:
-    """ "not installed: rich, scipy. Run pip install 'smdl[train]'"; None if all packages are installed."""
+    """Return which packages of the commands are not installed, and the remedy; None if all are."""
     missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
-    return f"not installed: {', '.join(missing)}. Run pip install 'smdl[train]'" if missing else None
+    return f"not installed: {', '.join(missing)}. Run pip install '.[train]' in a clone of smdl" if missing else None
 
 
 def number(argument: str, value: Any, allowed: str, low: float = -math.inf, high: float = math.inf) -> float:

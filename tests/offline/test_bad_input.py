@@ -132,14 +132,14 @@ def test_missing_pyarrow_is_named_with_the_command_that_installs_it(capsys, monk
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     message = refused("shards --size 5 --out chosen.parquet", capsys, monkeypatch)
-    assert "pip install 'smdl[select]'" in message
+    assert "pip install '.[select]'" in message
 
 
 def test_missing_ray_is_named_with_the_command_that_installs_it(capsys, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'smdl[ray]'" in refused("shards --size 5 --engine ray", capsys, monkeypatch)
+    assert "pip install '.[ray]'" in refused("shards --size 5 --engine ray", capsys, monkeypatch)
 
 
 def test_another_process_in_the_same_folder_is_refused(capsys):

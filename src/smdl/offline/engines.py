@@ -38,7 +38,7 @@ class Ray:
         try:
             import ray  # type: ignore[import-not-found]
         except ImportError as error:
-            raise ValueError("--engine ray needs Ray. Run pip install 'smdl[ray]'") from error
+            raise ValueError("--engine ray needs Ray. Run pip install '.[ray]' in a clone of smdl") from error
         self.ray, self.started = ray, not ray.is_initialized()
         if self.started:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)

@@ -81,4 +81,4 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ValueError("--text needs sentence-transformers. Run pip install 'smdl[text]'") from error
+        raise ValueError("--text needs sentence-transformers. Run pip install '.[text]' in a clone of smdl") from error

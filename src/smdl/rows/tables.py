@@ -25,7 +25,7 @@ def arrow(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError("tables need pyarrow. Run pip install 'smdl[select]'") from error
+        raise ImportError("tables need pyarrow. Run pip install '.[select]' in a clone of smdl") from error
 
 
 class TableFile(RowFile):

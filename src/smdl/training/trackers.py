@@ -27,7 +27,8 @@ def check_tracker(name: str | None) -> None:
         try:
             import_module("tensorboard")
         except ImportError as error:
-            raise ValueError("--tracker tensorboard: not installed. Run pip install 'smdl[tensorboard]'") from error
+            remedy = "Run pip install '.[tensorboard]' in a clone of smdl"
+            raise ValueError(f"--tracker tensorboard: not installed. {remedy}") from error
     elif name is not None:
         found = load_object(name, "--tracker")
         if not (isinstance(found, type) and issubclass(found, Tracker)):
