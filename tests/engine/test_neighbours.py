@@ -76,6 +76,7 @@ def test_a_selection_names_its_search_and_its_recall(monkeypatch):
     chosen, planned = smdl.select(rows(), objective, 5), smdl.explain(rows(), objective, 5)
     assert planned.search == "inverted"
     assert "inverted" in str(planned)
+    assert chosen.recall is not None
     assert 0.5 < chosen.recall <= 1.0
     assert smdl.select(rows()[:500], objective, 5).recall == 1.0
     assert smdl.select(rows()[:500], "facility_location", 5).recall is None

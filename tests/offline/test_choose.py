@@ -20,6 +20,8 @@ from smdl.offline import choose, plan
 from smdl.offline.choose import Chooser
 from smdl.offline.job import Job, merge_objective
 from smdl.offline.request import Request
+from smdl.report.selection_page import render_selection
+from smdl.training.files import read_json
 from smdl.training.progress import Display
 from tests.faults import Killed, killed_at
 
@@ -346,3 +348,14 @@ def test_a_size_that_the_quotas_do_not_allow_is_said(capsys):
     assert "--size asks for 4 rows; --per_group and --budget allow no more than 2" in capsys.readouterr().out
     main([*command, "--size", "2", "--out", "two.npy"])
     assert "asks for" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_recall_of_a_graph_of_neighbours_is_in_the_report(partitions):
+    for name, options, recall in (("graph", {"neighbours": 5}, 1.0), ("all", {}, None)):
+        chosen(f"{name}.npy", size=4, partitions=partitions, objective={"facility_location": 1.0, **options})
+        found = read_json(Path(f"{name}.select/selection.json"))
+        assert found is not None
+        assert found["recall"] == recall
+    assert "recall of a graph" in render_selection(Path("graph.select")).read_text()
+    assert "recall of a graph" not in render_selection(Path("all.select")).read_text()
