@@ -251,8 +251,9 @@ class _Torch:
         """Move each pick behind the remaining places of its part."""
         if self.rule.optimizer == "stochastic":
             for part, order, place in zip(self.parts, self.orders, places.tolist(), strict=True):
-                where, last = np.flatnonzero(order == place), len(part) - count - 1
-                if len(where) == 0:
+                drawn = order[: self.rule.candidates_per_step(len(part))]
+                where, last = np.flatnonzero(drawn == place), len(part) - count - 1
+                if len(where) == 0:  # the pick is one of the drawn
                     raise FloatingPointError("a gain is not a number")
                 order[where[0]], order[last] = order[last], order[where[0]]
 
