@@ -82,6 +82,13 @@ def test_a_selection_names_its_search_and_its_recall(monkeypatch):
     assert smdl.select(rows()[:500], "facility_location", 5).recall is None
 
 
+@needs_faiss
+@pytest.mark.parametrize(("found", "used"), [("1.12.0", False), ("1.15.1", True), ("2.0", True)])
+def test_a_version_that_crashes_beside_torch_is_not_used(monkeypatch, found, used):
+    monkeypatch.setattr(neighbours, "version", lambda _: found)
+    assert neighbours.installed.__wrapped__() is used
+
+
 def test_without_faiss_and_over_gradients_all_pairs_are_compared(monkeypatch):
     cpu = torch.device("cpu")
     assert neighbours.search_of(10**6, "gradients", cpu) == "exact"

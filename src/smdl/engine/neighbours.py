@@ -1,11 +1,13 @@
 """Neighbours by faiss, where it is installed: candidates in float32, measured again by our own arithmetic.
 
 On macOS and Windows, faiss and torch bring two OpenMP libraries that do not work in one process, so faiss is not used.
+Nor are old versions: importing faiss-cpu 1.12.0 after torch 2.13 is a segmentation fault.
 """
 
 import sys
 from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -16,6 +18,9 @@ from smdl.engine.blocks import Blocks, Report, tiles
 from smdl.engine.distances import COSINE, Metric
 from smdl.engine.randomness import sample_compiled, stream
 from smdl.engine.similarity import Graph, nearest_among, points_of
+
+#: The oldest faiss-cpu that is used.
+OLDEST = (1, 15)
 
 #: From this many samples on faiss is used; from the second number on with an inverted file, which is not exact.
 FLAT, INVERTED = 1 << 14, 1 << 17
@@ -47,7 +52,12 @@ class Found(NamedTuple):
 @cache
 def installed() -> bool:
     """Return whether faiss can be used."""
-    return sys.platform == "linux" and find_spec("faiss") is not None
+    if sys.platform != "linux" or find_spec("faiss") is None:
+        return False
+    try:
+        return tuple(map(int, version("faiss-cpu").split(".")[:2])) >= OLDEST
+    except PackageNotFoundError:  # built in another way
+        return True
 
 
 def search_of(n: int, space: str, device: torch.device) -> str:
