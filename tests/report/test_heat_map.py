@@ -103,3 +103,9 @@ def test_the_dark_picture_has_the_dark_colours(results):
         assert (light_colour.encode() in drawing) == (dark_colour.encode() in dark)
         assert light_colour.encode() not in dark
     assert png(lambda look: heat_map(look, one, "time"), look_of(one)).startswith(b"\x89PNG")
+
+
+def test_the_legend_of_a_narrow_matrix_is_whole(results):
+    narrow = replace(results, regimes=list(REGIMES)[:2])
+    for axes in heat_map(look_of(narrow), narrow, "time").axes:
+        assert axes.get_position().x1 <= 1

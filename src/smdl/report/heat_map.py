@@ -14,7 +14,9 @@ from smdl.report.tables import VERDICTS, estimate_text, rows_of
 #: Points of accuracy at which the colour becomes stronger.
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: Size of a cell and of the labels around the cells, in points.
-CELL_WIDTH, CELL_HEIGHT, ROOM_LEFT, ROOM_ABOVE, ROOM_BELOW = 88, 44, 150, 34, 46
+CELL_WIDTH, CELL_HEIGHT, ROOM_LEFT, ROOM_RIGHT, ROOM_ABOVE, ROOM_BELOW = 88, 44, 150, 8, 34, 46
+#: Width of a colour of the legend.
+COLOUR_WIDTH = 26
 CAPTION = (
     "Difference to the baseline of the same regime, in points of accuracy, with its 95 % interval. Blue is higher"
     " accuracy, orange is lower. Frame, bold type and ▲ or ▼: significant after Holm’s correction over the whole"
@@ -28,7 +30,8 @@ def heat_map(look: Look, results: Results, protocol: str) -> Figure:
     baseline, colours = baseline_of(results.methods), look.theme.diverging
     methods = [baseline, *(method for method in results.methods if method != baseline)]
     width, height = CELL_WIDTH * len(results.regimes), CELL_HEIGHT * len(methods)
-    whole = (ROOM_LEFT + width, ROOM_ABOVE + height + ROOM_BELOW)
+    legend = COLOUR_WIDTH * len(colours)
+    whole = (ROOM_LEFT + max(width, legend) + ROOM_RIGHT, ROOM_ABOVE + height + ROOM_BELOW)
     figure = blank(*whole)
     figure.set_layout_engine("none")
     axes = figure.add_axes((ROOM_LEFT / whole[0], ROOM_BELOW / whole[1], width / whole[0], height / whole[1]))
@@ -76,8 +79,8 @@ def cell_text(test: Comparison) -> str:
 
 def _legend(figure: Figure, look: Look, whole: tuple[float, float]) -> None:
     """Draw the colours in a row, with the levels between them."""
-    count, size = len(look.theme.diverging), 26
-    axes = figure.add_axes((ROOM_LEFT / whole[0], 22 / whole[1], count * size / whole[0], 9 / whole[1]))
+    count = len(look.theme.diverging)
+    axes = figure.add_axes((ROOM_LEFT / whole[0], 22 / whole[1], COLOUR_WIDTH * count / whole[0], 9 / whole[1]))
     for place, colour in enumerate(look.theme.diverging):
         axes.add_patch(Rectangle((place, 0), 1, 1, facecolor=colour, linewidth=0))
     levels = [*(-level for level in reversed(LEVELS)), *LEVELS]
