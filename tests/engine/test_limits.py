@@ -137,6 +137,7 @@ def test_a_fraction_is_a_share_of_the_candidates():
         ({"size": 3, "costs": np.ones(60)}, "costs and budget belong together"),
         ({"size": 3, "groups": np.ones(60)}, "groups and per_group belong together"),
         ({"costs": np.zeros(60), "budget": 1.0}, "costs must be finite numbers above 0, got 0.0"),
+        ({"costs": np.full(60, np.inf), "budget": 1.0}, "costs must be finite numbers above 0, got inf"),
         ({"costs": np.ones(5), "budget": 1.0}, "costs must have one value per sample: 60 samples"),
         ({"costs": np.ones(60), "budget": 0.5}, "leave no candidate"),
         ({"costs": np.ones(60), "budget": -1.0}, "budget must be a positive number, got -1.0"),

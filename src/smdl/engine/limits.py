@@ -34,15 +34,20 @@ def size_of(size: Any, fraction: float | None, limits: Limits | None, candidates
     if size is not None and fraction is not None:
         raise ValueError("size and fraction both say how many samples to pick: pass one of them")
     if fraction is not None:
-        share = number("fraction", fraction, "a number in (0, 1]", low=0.0, high=1.0)
-        if share == 0.0:
-            raise ValueError(choice("fraction", fraction, "a number in (0, 1]"))
-        return max(1, math.ceil(share * len(candidates) - 1e-9))
+        return share_of(fraction, len(candidates))
     if size is not None:
         return size
     if limits is None:
         raise TypeError("size is missing: select(pool, objective, size) needs the number of samples to pick")
     return most_picks(limits, candidates)
+
+
+def share_of(fraction: float, candidates: int) -> int:
+    """Return how many of the candidates a fraction of them is, rounded up."""
+    share = number("fraction", fraction, "a number in (0, 1]", low=0.0, high=1.0)
+    if share == 0.0:
+        raise ValueError(choice("fraction", fraction, "a number in (0, 1]"))
+    return max(1, math.ceil(share * candidates - 1e-9))
 
 
 def most_picks(limits: Limits, candidates: np.ndarray) -> int:
@@ -68,8 +73,9 @@ def make_limits(
     prices, codes, quotas, limit = np.ones(n), np.zeros(n, np.int64), np.array([n]), math.inf
     if costs is not None:
         prices, limit = _column("costs", costs, n).astype(np.float64), positive("budget", budget)
-        if not (np.isfinite(prices).all() and (prices > 0).all()):
-            raise ValueError(choice("costs", float(prices[~(prices > 0)][:1].sum()), "finite numbers above 0"))
+        wrong = ~(np.isfinite(prices) & (prices > 0))
+        if wrong.any():
+            raise ValueError(choice("costs", float(prices[wrong][0]), "finite numbers above 0"))
     if groups is not None:
         names, codes = np.unique(_column("groups", groups, n), return_inverse=True)
         quotas = _quotas(per_group, names.tolist())

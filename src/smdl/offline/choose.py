@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from smdl import __version__
+from smdl.engine.limits import share_of
 from smdl.errors import choice, one_of, positive, whole_number
 from smdl.offline.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
 from smdl.offline.embedding import Embedder
@@ -228,9 +229,7 @@ class Chooser:
         if size is not None and request.fraction is not None:
             raise ValueError("give --size or --fraction, not both")
         if request.fraction is not None:
-            if not 0 < request.fraction <= 1:
-                raise ValueError(choice("fraction", request.fraction, "a number in (0, 1]"))
-            size = max(1, round(request.fraction * rows))
+            size = share_of(request.fraction, rows)
         if size is not None and size > rows:
             raise ValueError(choice("size", size, f"at most the {rows} rows that may be chosen"))
         most = rows
