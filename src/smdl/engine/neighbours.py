@@ -5,6 +5,7 @@ Nor are old versions: importing faiss-cpu 1.12.0 after torch 2.13 is a segmentat
 """
 
 import sys
+import warnings
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +28,9 @@ FLAT, INVERTED = 1 << 14, 1 << 17
 
 #: Rows whose neighbours are also found exactly, to measure the recall.
 MEASURED = 256
+
+#: A recall below this gives a warning.
+LOW = 0.9
 
 #: Samples that faiss searches at once, cells that it looks into, and samples per cell that the cells are made from.
 QUERIES, PROBES, PER_CELL = 4096, 64, 64
@@ -83,7 +87,14 @@ def find(metric: Metric, blocks: Blocks, k: int, search: str, report: Report) ->
             nearest_among(points, part.start, candidates, graph.neighbours[part], graph.similarities[part])
     finally:
         faiss.omp_set_num_threads(threads)
-    return Found(graph, search, _recall(blocks, graph))
+    recall = _recall(blocks, graph)
+    if recall < LOW:
+        warnings.warn(
+            f"the graph of neighbours has only {recall:.0%} of the nearest ones: without clusters, faiss misses many."
+            " Leave out neighbours=, or select from fewer rows",
+            stacklevel=2,
+        )
+    return Found(graph, search, recall)
 
 
 def _vectors(metric: Metric, blocks: Blocks, part: slice | torch.Tensor) -> np.ndarray:
