@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -14,6 +15,13 @@ torch.set_num_threads(1)  # pytest-xdist has one worker per core
 settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(autouse=True)
+def same_weights():
+    """Models start with the same weights in every run of a test."""
+    torch.manual_seed(0)
+
 
 SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
 MODULAR_TERMS = ("uncertainty", "mean_closeness", "mean_distance", "feature_match")

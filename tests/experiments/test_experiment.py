@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import field, make_dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -139,6 +140,34 @@ def test_another_plan_gets_a_folder_of_its_own(tmp_path):
     other = replace(plan(seeds=1, protocols=["steps"]), base=to_dict(replace(BASE, batch_size=10)))
     second = run_plan(other, tmp_path / "e").folder
     assert (first.name, second.name) == ("e", "e-2")
+
+
+@pytest.mark.usefixtures("quick")
+def test_more_arms_extend_the_folder_and_keep_its_runs(tmp_path, monkeypatch):
+    few = replace(plan(), arms={name: overrides_of(name) for name in NAMES[:2]})
+    first = run_plan(few, tmp_path / "e")
+    before = set(first.store.iterdir())
+    slower = {"uniform": 0.020, "recommended": 0.060}  # a machine of half the speed
+    monkeypatch.setattr(
+        experiment_module,
+        "calibrate",
+        lambda configs, *_: {
+            name: {**first.calibration["loss"], "seconds_per_step": slower.get(name, 0.022)} for name in configs
+        },
+    )
+    trained = []
+    real = runner.train_one
+    monkeypatch.setattr(runner, "train_one", lambda values, folder: (trained.append(folder), real(values, folder)))
+    second = run_plan(plan(), tmp_path / "e")
+    assert second.folder == first.folder
+    assert {arm: cost["seconds_per_step"] for arm, cost in second.calibration.items()} == pytest.approx(
+        {"uniform": 0.010, "loss": 0.011, "recommended": 0.030}
+    )
+    assert {folder.name for folder in map(Path, trained)} == {
+        folder.name for folder in set(second.store.iterdir()) - before
+    }
+    assert {row.arm for row in results.collect(second.folder).rows} == set(NAMES)
+    assert run_plan(few, tmp_path / "e").folder.name == "e-2", "fewer arms are another comparison"
 
 
 @pytest.mark.usefixtures("quick")

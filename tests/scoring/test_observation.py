@@ -190,7 +190,7 @@ def test_whole_numbers_of_one_byte_are_recognised_in_any_part():
     assert seen.found is not None
     assert bool(seen.found.all())
     assert seen.features is not None
-    assert torch.allclose(seen.features, model.body(x.float()), atol=1e-5)
+    assert torch.allclose(seen.features, model.body(x.float()), rtol=1e-5, atol=1e-3)  # sums of 3,072 numbers up to 255
 
 
 class Bytes(nn.Module):

@@ -39,6 +39,20 @@ def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float |
     return {name: {**cost, "load": load} for name, cost in found.items()}
 
 
+def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return the costs of arms that were measured later, as if the first of them had had the speed that it had before.
+    `kept` is what the first one cost then."""
+    if "seconds_per_step" not in kept:
+        return found
+    scale = kept["seconds_per_step"] / next(iter(found.values()))["seconds_per_step"]
+
+    def scaled(cost: dict[str, Any]) -> dict[str, Any]:
+        parts = {part: scale * seconds for part, seconds in cost["parts"].items()}
+        return {**cost, "seconds_per_step": scale * cost["seconds_per_step"], "parts": parts}
+
+    return {arm: scaled(cost) for arm, cost in found.items()}
+
+
 class Side(Protocol):
     """An arm that is trained a few steps at a time, only to time it."""
 

@@ -5,13 +5,13 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from smdl.experiments.arms import arm_config
-from smdl.experiments.calibration import SECONDS, SHARE, calibrate, lengths
+from smdl.experiments.calibration import SECONDS, SHARE, at_speed_of, calibrate, lengths
 from smdl.experiments.plan import FolderError, Plan, PlannedRun, read_plan, write_plan
 from smdl.experiments.results import collect
 from smdl.experiments.runner import Job, changes, finished, job_of, run_all, run_name
@@ -56,17 +56,22 @@ class Experiment:
         self._finals: dict[str, float] = {}  # folder of a finished run -> primary endpoint; nan if it has none
 
     def calibrate(self) -> dict[str, Any]:
-        """Measure the seconds per step of every arm, once, before anything else runs."""
+        """Measure the seconds per step of every arm, once, before anything else runs. Arms that an earlier command has
+        measured keep their time; new ones are measured beside the baseline."""
         path = self.folder / "calibration.json"
-        kept = read_json(path)
-        if not self.plan.fits(kept):
-            if path.exists():
-                self.display.note(f"{path} is damaged or incomplete: it is measured again")
-            order = sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)  # the baseline first
+        kept, order = read_json(path), sorted(self.plan.arms, key=lambda arm: arm != self.plan.baseline)
+        known = [arm for arm in order if self.plan.knows(kept, arm)]
+        if path.exists() and self.plan.baseline not in known:
+            self.display.note(f"{path} is damaged or incomplete: it is measured again")
+        if self.plan.baseline not in known:
             kept = self._measure(order)
             write_json(path, kept, checksum=True)
-        self.calibration = kept
-        return kept
+        elif len(known) < len(order):
+            found = self._measure([self.plan.baseline, *(arm for arm in order if arm not in known)])
+            kept = {**at_speed_of(kept[self.plan.baseline], found), **{arm: kept[arm] for arm in known}}
+            write_json(path, kept, checksum=True)
+        self.calibration = {arm: kept[arm] for arm in order}
+        return self.calibration
 
     def _measure(self, arms: list[str]) -> dict[str, Any]:
         """Return the calibration of these arms."""
@@ -246,8 +251,8 @@ def speed(jobs: int) -> float:
 
 
 def open_folder(out: Path, plan: Plan) -> Path:
-    """Return the folder of this plan. If `out` already holds it, resume it; if it holds anything else, use the next
-    free name."""
+    """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
+    else, use the next free name."""
     folder = next(folder for folder in names(out) if unused(folder) or _holds(folder, plan))
     if unused(folder):
         with disk_errors(folder):
@@ -257,11 +262,22 @@ def open_folder(out: Path, plan: Plan) -> Path:
 
 
 def _holds(folder: Path, plan: Plan) -> bool:
-    """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
+    """Whether the plan in a folder trains the same runs, or some of them. A damaged plan is another plan."""
     try:
-        return _compared(read_plan(folder)) == _compared(plan)
+        kept = read_plan(folder)
+        if plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline:
+            return _compared(kept) == _compared(_part(plan, kept))
+        return _compared(kept) == _compared(plan)
     except (FolderError, ValueError, TypeError):
         return False
+
+
+def _part(plan: Plan, kept: Plan) -> Plan:
+    """Return the plan with the arms of `kept` alone."""
+    against = {arm: rival for arm, rival in plan.against.items() if arm in kept.arms}
+    shares = {arm: share for arm, share in plan.shares.items() if arm in kept.arms}
+    arms = {arm: plan.arms[arm] for arm in kept.arms}
+    return replace(plan, arms=arms, against=against, shares=shares, methods=kept.methods, regimes=kept.regimes)
 
 
 def _compared(plan: Plan) -> dict[str, Any]:

@@ -98,11 +98,14 @@ class Plan:
         return self.rivals.get(arm, arm)
 
     def fits(self, calibration: Any) -> bool:
-        """Whether a calibration is complete and has the arms of this plan."""
+        """Whether a calibration has the arms of this plan."""
+        return all(self.knows(calibration, arm) for arm in self.arms)
+
+    def knows(self, calibration: Any, arm: str) -> bool:
+        """Whether a calibration has an arm, complete."""
         needed = {"steps_per_epoch", *(("seconds_per_step", "parts", "forwards_per_step") if self.timed else ())}
-        if not isinstance(calibration, dict) or set(calibration) != set(self.arms):
-            return False
-        return all(isinstance(cost, dict) and needed <= set(cost) for cost in calibration.values())
+        cost = calibration.get(arm) if isinstance(calibration, dict) else None
+        return isinstance(cost, dict) and needed <= set(cost)
 
 
 def write_plan(folder: Path, plan: Plan) -> None:
