@@ -95,9 +95,14 @@ def test_evaluate_gives_the_value_of_a_selection_and_splits_it_by_term(pool, obj
 
 
 def test_auto_follows_its_rule():
-    assert resolve_optimizer("auto", REDUNDANCY, 50_000, 50) == "lazy"
-    assert resolve_optimizer("auto", REDUNDANCY, 10**8, 1000) == "stochastic"
-    assert resolve_optimizer("auto", smdl.Objective.paper(normalize="candidates"), 100, 5) == "stochastic"
+    location = smdl.Objective(facility_location=1.0, sample=20_000)
+    assert resolve_optimizer("auto", REDUNDANCY, 50_000, 50_000, 50) == "lazy"
+    assert resolve_optimizer("auto", REDUNDANCY, 10**8, 10**8, 1000) == "stochastic"
+    assert resolve_optimizer("auto", smdl.Objective.paper(normalize="candidates"), 100, 100, 5) == "stochastic"
+    assert resolve_optimizer("auto", location, 65_536, 65_536, 50) == "lazy"
+    assert resolve_optimizer("auto", location, 65_537, 100, 50) == "subset"
+    assert resolve_optimizer("auto", location.changed(uncertainty=0.1), 70_000, 70_000, 50) == "lazy"
+    assert resolve_optimizer("auto", location.changed(sample=None, neighbours=9), 70_000, 70_000, 50) == "lazy"
 
 
 def test_the_first_pick_is_drawn_by_lot_where_all_tie():

@@ -183,18 +183,25 @@ def _rise_floor(b, measure, j, best):
     return 0.5 * ((1.0 - _margin(b.rows)) * b.size[j] - gap)
 
 
+@inlined
+def _rise_line(a, measure, i):
+    """Return (offset, slope) of row i for the floors of `_rise_floor`."""
+    if measure.code == COSINE:
+        return np.float32(0.0), np.float32(a.size[i])
+    return np.float32(0.5 * (1.0 - _margin(a.rows)) * a.size[i]), np.float32(1.0)
+
+
 @compiled
 def add_rises(products, others, a, b, measure, best, caps, gains):
     """Add Σ_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`. Without a query, `caps` is None."""
-    width, angle = products.shape[1], measure.code == COSINE
+    width = products.shape[1]
     floor, gaps, found = np.empty(width, np.float32), np.empty(width), np.empty((1, width), np.float32)
     for j in range(width):
         floor[j] = _rise_floor(b, measure, j, best[j])
     for i in range(len(products)):
         step, offset, slope = width, np.float32(-np.inf), np.float32(0.0)
         if others is None:
-            offset = np.float32(0.0 if angle else 0.5 * (1.0 - _margin(a.rows)) * a.size[i])
-            slope = np.float32(a.size[i] if angle else 1.0)
+            offset, slope = _rise_line(a, measure, i)
             reached = _reach(products[i], offset, slope, floor)
             if reached == 0:
                 continue
@@ -209,6 +216,43 @@ def add_rises(products, others, a, b, measure, best, caps, gains):
                 for j in range(right - left):
                     found[0, j] = min(found[0, j], caps[left + j])
             gains[i] += rise(found, best[left:right], 0)
+
+
+@compiled
+def list_rises(products, others, a, b, measure, best, caps, rows, columns, found):
+    """Write row, column and min(s_ij, cap_j) of every pair with s_ij and cap_j above best_j. Return how many."""
+    width, count = products.shape[1], 0
+    floor, gaps, value = np.empty(width, np.float32), np.empty(width), np.empty(width, np.float32)
+    for j in range(width):
+        floor[j] = _rise_floor(b, measure, j, best[j])
+    for i in range(len(products)):
+        offset, slope, step = np.float32(0.0), np.float32(0.0), CHUNK
+        if others is None:
+            offset, slope = _rise_line(a, measure, i)
+        for left in range(0, width, step):
+            right = min(left + step, width)
+            reached = right - left
+            if others is None:
+                reached = _reach(products[i, left:right], offset, slope, floor[left:right])
+            if reached == 0:
+                continue
+            whole = 4 * reached > right - left  # all pairs at once, if many matter
+            if whole:
+                _gap_row(products, others, a, b, measure, i, left, right, gaps)
+                _similarity_row(gaps, measure, value[: right - left])
+            for j in range(left, right):
+                if not whole:
+                    if products[i, j] < offset + slope * floor[j]:
+                        continue
+                    _gap_row(products, others, a, b, measure, i, j, j + 1, gaps)
+                    _similarity_row(gaps, measure, value[:1])
+                similarity = value[j - left] if whole else value[0]
+                if caps is not None:
+                    similarity = min(similarity, caps[j])
+                if similarity > best[j]:
+                    rows[count], columns[count], found[count] = i, j, similarity
+                    count += 1
+    return count
 
 
 @reordered

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import inverse
-from smdl.engine.block_loops import Columns, Measure, add_rises, finish, scan, to_similarities
+from smdl.engine.block_loops import Columns, Measure, add_rises, finish, list_rises, scan, to_similarities
 from smdl.engine.distances import COSINE, EUCLIDEAN, GAUSSIAN, Metric, by_chunks
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.pool import host, real, widest
@@ -120,6 +120,22 @@ class Blocks:
         found = self.similarities(a, b)
         found = found if caps is None else found.clamp_(max=caps)
         gains += (found - best).clamp_(min=0).sum(-1, dtype=gains.dtype)
+
+    def rises(self, a: Side, b: Side, best: Tensor, caps: Tensor | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return row i, column j and min(s_ij, cap_j) of every pair where that is above best_j, row by row."""
+        if self.device.type == "cpu":
+            products, others = self._products(a, b)
+            limits = None if caps is None else caps.numpy()
+            i, j = np.empty((2, products.size), np.int32)
+            found = np.empty(products.size, np.float32)
+            count = list_rises(
+                products, others, a.columns(), b.columns(), self._measure, best.numpy(), limits, i, j, found
+            )
+            return i[:count], j[:count], found[:count]
+        found = self.similarities(a, b)
+        found = found if caps is None else found.clamp_(max=caps)
+        i, j = torch.nonzero(found > best, as_tuple=True)
+        return host(i.int()), host(j.int()), host(found[i, j])
 
     def _to_similarities(self, gaps: Tensor) -> Tensor:
         """Do what `block_loops.to_similarities` does, on any device."""

@@ -27,13 +27,21 @@ SMALL = 1024
 #: Up to this many samples facility location always holds its matrix, (N, N) float32: at most 256 MB.
 DENSE = 8192
 
-#: Up to this many samples are kept as float32 rows, ready for blocks.
-MANY = 1 << 17
+#: Up to this many samples facility location is measured on every sample of the pool; above, on a random sample.
+EXACT = 1 << 16
+
+#: Up to this many bytes, samples are kept as float32 rows, ready for blocks.
+KEPT = 1 << 29
 
 
 def holds_matrix(n: int, device: torch.device) -> bool:
     """Whether the matrix takes at most a quarter of the memory that is left: other processes may need some too."""
-    return n <= DENSE or 4 * n * n <= memory.available(device) // 4
+    return n <= DENSE or (n <= EXACT and 4 * n * n <= memory.available(device) // 4)
+
+
+def keeps(count: int, width: int) -> bool:
+    """Whether so many samples are kept as float32 rows; else they are read again for every block."""
+    return 4 * count * width <= KEPT
 
 
 def no_report(what: str, done: int, total: int) -> None: ...
@@ -152,7 +160,7 @@ class Geometry:
                 (part, self.blocks.side(part if self.covered is None else self.covered[part]))
                 for part in tiles(count, COLUMNS)
             )
-            if count > MANY:  # too many to keep
+            if not keeps(count, self.pool.features.shape[1]):
                 return parts
             self._sides = list(parts)
         return iter(self._sides)

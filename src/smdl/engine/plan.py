@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.engine.geometry import MANY, holds_matrix
+from smdl.engine.geometry import EXACT, holds_matrix, keeps
+from smdl.engine.greedy.subset import ENTRIES, candidates_for
 from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import HALVES, LARGE, Pool
 
-#: Up to this many samples facility location is measured on every sample of the pool; above, on a random sample.
-EXACT = 1 << 16
-
-#: The least number of random samples, and how many there are for each pick if that is more.
-SAMPLE, PER_PICK = 20_000, 5
+#: The least number of random samples, and how many there are for each pick if that is more. With few per pick, the
+#: picks fit the sample and not the pool: `value` rises, `held_out` falls.
+SAMPLE, PER_PICK = 20_000, 16
 
 #: n × size up to which optimizer="auto" is lazy.
 LAZY_UP_TO = 2_000_000_000
@@ -28,6 +27,9 @@ LONG = 60.0
 #: Seconds per pair to turn a product into a similarity, and to read a similarity; per number to read a row; per sample
 #: and pick to look at a bound. Evaluations per pick that lazy greedy repeats. Rough, from benchmarks/scale.py.
 FINISH, READ, ROW, BOUND, REPEATED = 1.3e-9, 0.4e-9, 0.6e-9, 8e-9, 500
+
+#: Similarities that "subset" computes for all of its stages, in units of those of the last one.
+STAGES = 1.2
 
 #: How much more a pair costs within the cells of faiss than in a block.
 SCATTERED = 4
@@ -94,7 +96,7 @@ def make_plan(
 ) -> Plan:
     """Decide what to compute from n and size alone, and how to compute it from the memory too."""
     engine, objective = _engine(objective, n, size, device)
-    optimizer = resolve_optimizer(optimizer, objective, n, size)
+    optimizer = resolve_optimizer(optimizer, objective, n, n, size)
     copied = 4 * n * width if half and n * width <= LARGE else 0
     if objective.distance == "correlation" and engine != "rows":
         copied += 4 * n * width
@@ -107,12 +109,17 @@ def make_plan(
     return Plan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
 
 
-def resolve_optimizer(optimizer: str, objective: Objective, n: int, size: int) -> str:
-    """Return the optimizer that "auto" means here."""
+def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:
+    """Return the optimizer that "auto" means for so many candidates in a pool of n samples."""
     if optimizer == "auto":
-        return "lazy" if objective.diminishing and n * size <= LAZY_UP_TO else "stochastic"
-    if optimizer == "lazy" and not objective.diminishing:
-        raise ValueError('lazy needs gains that diminish; with normalize="candidates" choose naive or stochastic')
+        sampled = objective.sample is not None and objective.neighbours is None
+        if sampled and n > EXACT and set(objective.weights) == {"facility_location"}:
+            return "subset"
+        return "lazy" if objective.diminishing and candidates * size <= LAZY_UP_TO else "stochastic"
+    if optimizer in ("lazy", "subset") and not objective.diminishing:
+        raise ValueError(
+            f'{optimizer} needs gains that diminish; with normalize="candidates" choose naive or stochastic'
+        )
     return optimizer
 
 
@@ -154,7 +161,13 @@ class _Work:
         """How many gains are computed, in units of n."""
         if self.optimizer == "naive":
             return float(self.size)
+        if self.optimizer == "subset":
+            return STAGES * candidates_for(self.size, self.n) / self.n
         return 1 + REPEATED * self.size / self.n
+
+    def _held(self, covered: int) -> int:
+        """The bytes of the samples that are kept ready for blocks."""
+        return 4 * covered * self.width if keeps(covered, self.width) else 0
 
     def rows(self) -> tuple[int, float, float]:
         scanned = 1 + self.size / 25  # lazy greedy skips most rows
@@ -166,7 +179,7 @@ class _Work:
 
     def blocks(self) -> tuple[int, float, float]:
         passes = self._evaluated()
-        return 4 * min(self.n, MANY) * self.width, 1 + passes, passes * self.n**2 * self._pair
+        return self._held(self.n), 1 + passes, passes * self.n**2 * self._pair
 
     def graph(self) -> tuple[int, float, float]:
         k, held = self.objective.neighbours or 0, 0 if self.search == "exact" else 4 * self.n * self.width
@@ -178,8 +191,10 @@ class _Work:
 
     def sample(self) -> tuple[int, float, float]:
         covered, passes = self.objective.sample or 0, self._evaluated()
-        seconds = passes * self.n * covered * self._pair + self.size * self.n * BOUND
-        return 4 * min(covered, MANY) * self.width, passes, seconds
+        seconds, memory = passes * self.n * covered * self._pair, self._held(covered)
+        if self.optimizer == "subset":
+            return memory + 12 * ENTRIES, passes, seconds
+        return memory, passes, seconds + self.size * self.n * BOUND
 
 
 @cache

@@ -159,8 +159,9 @@ def select(
     costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
     groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
     optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
-                  picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones. auto is lazy while n × size ≤ 2·10⁹ and gains
-                  diminish (normalize="pool"), else stochastic.
+                  picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones; subset is lazy among max(65,536, 16 × size)
+                  random candidates, the first picks among fewer. auto is subset for facility_location above 65,536
+                  samples; else lazy while n × size ≤ 2·10⁹ and gains diminish (normalize="pool"), else stochastic.
     partitions    > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
     seed          a whole number, or several such as (seed, epoch, step)
     among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
@@ -169,7 +170,7 @@ def select(
     spread        shares the partitions with other processes, see `smdl.distributed.Ranks`. Nor does it on this.
     progress      called as progress(what, done, total) during long work
 
-    Above 65,536 samples, facility_location is measured on max(20,000, 5 × size) random samples of the pool (set
+    Above 65,536 samples, facility_location is measured on max(20,000, 16 × size) random samples of the pool (set
     `Objective(sample=...)` or `neighbours=` to decide yourself). `smdl.explain` says beforehand how the work will be
     done and how long it takes; above a minute `select` warns.
     """
@@ -184,9 +185,13 @@ def select(
     objective = objective if pool.similarities is not None else with_sample(objective, len(pool), high)
     if limits is not None and optimizer == "auto":
         optimizer = "lazy" if objective.diminishing else "naive"
-    optimizer = resolve_optimizer(optimizer, objective, len(candidates), high)
-    if limits is not None and (partitions > 1 or optimizer == "stochastic"):
+    if size_penalty is not None and optimizer == "auto" and objective.diminishing:
+        optimizer = "lazy"
+    optimizer = resolve_optimizer(optimizer, objective, len(pool), len(candidates), high)
+    if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):
         raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
+    if size_penalty is not None and optimizer == "subset":
+        raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
     _warn_if_long(pool, objective, high, optimizer, len(candidates))
     rule = Rule(optimizer, low, high, penalty, float(epsilon), given, limits)
     problem = objective.on(pool)

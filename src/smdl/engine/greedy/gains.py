@@ -54,6 +54,16 @@ class SparseFacilityLocation(NamedTuple):
     coefficient: float
 
 
+class ListedFacilityLocation(NamedTuple):
+    """Facility location over lists: for each candidate the samples that it covers better than the batch does."""
+
+    starts: np.ndarray  # (C + 1,) int64: the list of a candidate begins here, and ends where the next one begins
+    samples: np.ndarray  # int32
+    similarities: np.ndarray  # float32
+    coverage: np.ndarray  # (m,) float32, by the batch for which the lists were made
+    coefficient: float
+
+
 class Coverage(NamedTuple):
     """Feature coverage."""
 
@@ -63,7 +73,7 @@ class Coverage(NamedTuple):
     g: int
 
 
-FacilityLocations = DenseFacilityLocation | SparseFacilityLocation
+FacilityLocations = DenseFacilityLocation | SparseFacilityLocation | ListedFacilityLocation
 CompiledTerm = ModularOnly | NearestPick | FacilityLocations | Coverage | Determinant
 
 
@@ -131,6 +141,7 @@ def _empty_state(term):
         NearestPick: lambda term: np.zeros(0, np.float32),  # noqa: ARG005
         DenseFacilityLocation: lambda term: np.zeros(len(term.similarities), np.float32),
         SparseFacilityLocation: lambda term: np.zeros(len(term.neighbours), np.float32),
+        ListedFacilityLocation: lambda term: term.coverage.copy(),
         Coverage: lambda term: np.zeros((2, term.features.shape[1])),  # mass and its root
         Determinant: lambda term: State(
             np.empty((len(term.diagonal), term.size)),
@@ -170,6 +181,12 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
             total += max(rise, 0.0)
         return base + term.coefficient * total, count
 
+    def listed(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
+        total = 0.0
+        for t in range(term.starts[a], term.starts[a + 1]):
+            total += max(np.float64(term.similarities[t]) - np.float64(state[term.samples[t]]), 0.0)
+        return base + term.coefficient * total, count
+
     def coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         if term.g == 0:
             total = _root_rises(term.features, state, term.factor, a)
@@ -185,6 +202,7 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
         NearestPick: nearest_pick,
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
+        ListedFacilityLocation: listed,
         Coverage: coverage,
         Determinant: determinant,
     }[term.instance_class]
@@ -209,6 +227,11 @@ def _add_pick(term, state, a):  # noqa: ARG001
             j = term.neighbours[a, t]
             state[j] = max(state[j], term.similarities[a, t])
 
+    def listed(term, state, a):
+        for t in range(term.starts[a], term.starts[a + 1]):
+            j = term.samples[t]
+            state[j] = max(state[j], term.similarities[t])
+
     def coverage(term, state, a):
         for u in range(term.features.shape[1]):
             state[0, u] += np.float64(value(term.features, a, u))
@@ -219,6 +242,7 @@ def _add_pick(term, state, a):  # noqa: ARG001
         NearestPick: no_state,
         DenseFacilityLocation: dense,
         SparseFacilityLocation: sparse,
+        ListedFacilityLocation: listed,
         Coverage: coverage,
         Determinant: lambda term, state, a: determinant_add(term, state, a),
     }[term.instance_class]

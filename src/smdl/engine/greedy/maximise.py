@@ -1,4 +1,4 @@
-"""Naive, lazy and stochastic greedy over one or several disjoint parts of a pool.
+"""Naive, lazy, stochastic and subset greedy over one or several disjoint parts of a pool.
 
 The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
 class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from smdl.engine.arithmetic import FLAT
-from smdl.engine.greedy import gains, kernels
+from smdl.engine.greedy import gains, kernels, subset
 from smdl.engine.objective import Problem
 from smdl.engine.pool import widest
 from smdl.engine.randomness import below, derive, sample_compiled
 from smdl.engine.terms import TERMS, ModularTerm
 
-OPTIMIZERS = ("naive", "lazy", "stochastic")
+OPTIMIZERS = ("naive", "lazy", "stochastic", "subset")
 
 #: Bounds that lazy greedy computes again at once, at first. The number doubles until no other bound could win.
 BATCH = 64
@@ -81,6 +81,12 @@ def maximise(
 def _maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
+    if rule.optimizer == "subset":
+        parts = [subset.draw(part, rule.high, key) for part, key in zip(parts, keys, strict=True)]
+        if subset.can_list(problem):
+            pairs = zip(parts, keys, strict=True)
+            return [Picks(*subset.Staged(problem, part, rule.initial, key).run(rule.high)) for part, key in pairs]
+        parts, rule = [np.sort(part) for part in parts], rule._replace(optimizer="lazy")
     term = gains.compiled_term(problem, rule.high + len(rule.initial))
     if term is None:
         return _Torch(problem, parts, rule, keys).run()

@@ -144,11 +144,12 @@ class Specification:
                 for j in others[k - 1 :]:
                     table[i][j] = 0.0
 
-        def score(a: int, selected: list[int]) -> float:
+        def rises(a: int, selected: list[int]) -> list[float]:
             best = {j: max([0.0] + [table[i][j] for i in selected]) for j in covered}
-            return total(max(0.0, table[a][j] - best[j]) for j in covered)
+            return [table[a][j] - best[j] for j in covered if table[a][j] > best[j]]
 
-        return score
+        self.rises = rises
+        return lambda a, selected: total(rises(a, selected))
 
     def _covered(self) -> list[int]:
         """Return W: every sample, or the first `sample` of a fixed random order."""
@@ -257,6 +258,38 @@ def greedy(
         gains.append(best)
         where = order.tolist().index(winner)
         order[where], order[remaining - 1] = order[remaining - 1], order[where]
+    return selected, gains
+
+
+def staged(
+    problem: Specification,
+    order: Sequence[int],
+    size: int,
+    key: int,
+    entries: int,
+    per_pick: int,
+    initial: Sequence[int],
+) -> tuple[list[int], list[float]]:
+    """Maximise facility location greedily over candidates in random order. A stage considers the first candidates whose
+    lists of better covered samples have at most `entries` entries together; unless it considers all that are left, it
+    picks one sample of `per_pick` candidates."""
+    selected: list[int] = []
+    gains: list[float] = []
+    left = list(order)
+    room = max(entries, len(problem._covered()))
+    while len(selected) < size:
+        lengths = np.cumsum([len(problem.rises(a, [*initial, *selected])) for a in left])
+        members = [a for a, length in zip(left, lengths, strict=True) if length <= room]
+        picks = size if len(members) == len(left) else max(1, len(members) // per_pick)
+        for _ in range(min(picks, size - len(selected))):
+            scores = problem.gains(members, [*initial, *selected])
+            winner = members[scores.index(max(scores))]
+            if not selected and not initial and min(scores) == max(scores):  # all tie: pick at random
+                winner = members[below(derive(key, 0), 0, len(members))]
+            selected.append(winner)
+            gains.append(max(scores))
+            members.remove(winner)
+            left.remove(winner)
     return selected, gains
 
 
