@@ -85,13 +85,16 @@ used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (used + (96 << 20), resource.RLIM_INFINITY))
 for objective in objectives:
     print(len(smdl.select(features, objective, 20, optimizer="stochastic")))
+resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, resource.RLIM_INFINITY))
+print(len(smdl.select(features, "facility_location", 1000)))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc and do not enforce RLIMIT_DATA")
 def test_a_map_is_never_copied_whole(tmp_path: Path):
-    """The map has 128 MB, float32 would take 256 MB, and the process may use 96 MB more than before."""
+    """The map has 128 MB, float32 would take 256 MB, and the process may use 96 MB more than before. A thousand rows by
+    facility location take at most 2 GB in all."""
     rng, file = np.random.default_rng(0), tmp_path / "features.npy"
     rows = np.lib.format.open_memmap(file, "w+", np.float16, (1 << 20, 64))
     for start in range(0, len(rows), 1 << 17):
@@ -99,4 +102,4 @@ def test_a_map_is_never_copied_whole(tmp_path: Path):
     rows.flush()
     run = subprocess.run([sys.executable, "-c", MAPPED, str(file)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["20", "20"]
+    assert run.stdout.split() == ["20", "20", "1000"]

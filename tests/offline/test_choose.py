@@ -324,7 +324,7 @@ def test_a_large_merge_does_not_hold_the_similarities_of_all_pairs():
     objective = smdl.Objective(facility_location=1.0, redundancy=0.5)
     assert merge_objective(objective, 300, 10) == objective
     assert merge_objective(objective, 30_000, 10) == objective.changed(sample=20_000)
-    assert merge_objective(objective, 50_000, 8000) == objective.changed(sample=40_000)
+    assert merge_objective(objective, 50_000, 2000) == objective.changed(sample=32_000)
     assert merge_objective(objective.changed(neighbours=5), 30_000, 10).sample is None
     assert merge_objective(smdl.Objective(redundancy=1.0), 30_000, 10).sample is None
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smdl.engine.objective import Objective, as_objective
+from smdl.engine.plan import PER_PICK
 from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection, select
 from smdl.offline.plan import REFERENCE_ROWS, Plan, part_rows, reference_rows
@@ -125,7 +126,7 @@ def merge_objective(objective: Objective, rows: int, size: int) -> Objective:
     decided = objective.neighbours is not None or objective.sample is not None
     if rows <= EXACT_ROWS or decided or "facility_location" not in objective.weights:
         return objective
-    return objective.changed(sample=min(rows - 1, max(REFERENCE_ROWS, 5 * size)))
+    return objective.changed(sample=min(rows - 1, max(REFERENCE_ROWS, PER_PICK * size)))
 
 
 def class_numbers(labels: np.ndarray, classes: Sequence[str]) -> np.ndarray:
