@@ -27,7 +27,7 @@ LONG = 60.0
 #: Seconds per pair to turn a product into a similarity, and to read a similarity; per number to read a row; per sample
 #: and pick to look at a bound, or at a row too; per entry of a list. Evaluations per pick that lazy greedy repeats.
 #: Rough, from benchmarks/scale.py.
-FINISH, READ, ROW, BOUND, LOOK, ENTRY, REPEATED = 1.3e-9, 0.4e-9, 0.6e-9, 8e-9, 20e-9, 100e-9, 500
+FINISH, READ, ROW, BOUND, LOOK, ENTRY, REPEATED = 1.3e-9, 0.4e-9, 0.6e-9, 8e-9, 10e-9, 100e-9, 500
 
 #: Similarities that "subset" computes for all of its stages, in units of those of the last one.
 STAGES = 1.2
@@ -171,7 +171,7 @@ class _Work:
         return 4 * covered * self.width if keeps(covered, self.width) else 0
 
     def rows(self) -> tuple[int, float, float]:
-        return 0, 1 + self.size / 25, self.size * self.n * LOOK  # lazy greedy skips most rows
+        return 0, 1 + self.size / 25, self.size * self.n * (LOOK + self.width * ROW / 3)  # lazy greedy skips most rows
 
     def dense(self) -> tuple[int, float, float]:
         seconds = self.n**2 * (self._pair / 2 + self._evaluated() * READ)

@@ -18,7 +18,7 @@ from smdl.offline.engines import ENGINES, Engine
 from smdl.offline.explain import LONG, duration, explain, seconds
 from smdl.offline.job import NO_ROWS, Job, Part, class_numbers, objective_of
 from smdl.offline.output import Table, write_table
-from smdl.offline.plan import Plan, make_plan
+from smdl.offline.plan import MAPPED_ROWS, PART_ROWS, Plan, make_plan
 from smdl.offline.request import Request
 from smdl.offline.snapshot import write_snapshot
 from smdl.offline.work import Work, key_of
@@ -241,7 +241,9 @@ class Chooser:
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
         if most == 0:
             raise ValueError("no row may be chosen: each costs more than --budget")
-        return make_plan(len(self.source), most if size is None else min(size, most), request.partitions)
+        whole = request.engine == "local" and self.source.is_mapped and len(dropped) == 0
+        part_rows = MAPPED_ROWS if whole else PART_ROWS
+        return make_plan(len(self.source), most if size is None else min(size, most), request.partitions, part_rows)
 
     def _classes(self) -> tuple[str, ...]:
         if "labels" not in self.source.columns:

@@ -67,10 +67,16 @@ class Source:
     def whole(self) -> np.ndarray:
         """Return all features: a memory map if the source is one local array, else a copy."""
         shard, name = self.shards[0], self.features[0]
-        alone = len(self.shards) == len(self.features) == 1 and not is_url(shard.path)
-        if alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name):
+        if self.is_mapped and isinstance(shard, NpyFile | SafetensorsFile):
             return shard.mapped(name).reshape(-1, self.width)
         return self.features_at(np.arange(len(self)))
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the source is one local array, so that all rows need no memory."""
+        shard, name = self.shards[0], self.features[0]
+        alone = len(self.shards) == len(self.features) == 1 and not is_url(shard.path)
+        return alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name)
 
     def values(self, role: str, rows: np.ndarray) -> np.ndarray:
         """Return the column of a role at rows that ascend."""
