@@ -101,6 +101,7 @@ def test_auto_follows_its_rule():
     assert resolve_optimizer("auto", smdl.Objective.paper(normalize="candidates"), 100, 100, 5) == "stochastic"
     assert resolve_optimizer("auto", location, 65_536, 65_536, 50) == "lazy"
     assert resolve_optimizer("auto", location, 65_537, 100, 50) == "subset"
+    assert resolve_optimizer("auto", location.changed(normalize="candidates"), 70_000, 70_000, 50) == "stochastic"
     assert resolve_optimizer("auto", location.changed(uncertainty=0.1), 70_000, 70_000, 50) == "lazy"
     assert resolve_optimizer("auto", location.changed(sample=None, neighbours=9), 70_000, 70_000, 50) == "lazy"
 

@@ -168,6 +168,8 @@ def test_more_arms_extend_the_folder_and_keep_its_runs(tmp_path, monkeypatch):
     }
     assert {row.arm for row in results.collect(second.folder).rows} == set(NAMES)
     assert run_plan(few, tmp_path / "e").folder.name == "e-2", "fewer arms are another comparison"
+    assert run_plan(few, tmp_path / "e").folder.name == "e-2"
+    assert run_plan(plan(), tmp_path / "e").folder.name == "e", "the same arms come before a part of them"
 
 
 @pytest.mark.usefixtures("quick")

@@ -70,14 +70,20 @@ def test_parts_of_shuffled_rows_are_ranges(rows):
 
 def test_rows_of_one_memory_map_are_not_split(rows, monkeypatch):
     np.save("whole.npy", rows)
-    monkeypatch.setattr(choose, "PART_ROWS", 100)
+    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments, part_rows=100))
 
-    def parts(inputs: str, engine: str = "local") -> int:
-        return Chooser(Request((inputs,), Path("chosen.npy"), 10, engine=engine)).plan.partitions
+    def parts(inputs: str, **options) -> int:
+        return Chooser(Request((inputs,), Path("chosen.npy"), 10, **options)).plan.partitions
 
     assert parts("whole.npy") == 1
-    assert parts("whole.npy", "ray") == 3
+    assert parts("whole.npy", partitions=2) == 2
+    assert parts("whole.npy", engine="ray") == 3
     assert parts("shards") == 3
+    assert parts("whole.npy", objective="redundancy") == 3
+    assert parts("whole.npy", objective={"facility_location": 1.0, "distance": "correlation"}) == 3
+    monkeypatch.setattr(choose, "MAPPED_ROWS", 299)
+    assert parts("whole.npy") == 3
+    monkeypatch.setattr(choose, "MAPPED_ROWS", 300)
     expected = smdl.select(rows, "facility_location", 10, seed=(0, 0, 0))
     assert chosen(inputs=("whole.npy",)) == expected.indices.tolist()
 
@@ -88,7 +94,7 @@ def test_a_union_beyond_the_limit_is_merged_in_levels(monkeypatch):
     assert plan.make_plan(90_000, 10).levels == (1,)
     merges = plan.make_plan(1000, 10, 7, part_rows=30)
     assert [list(merges.sources(1, number)) for number in range(3)] == [[0, 1], [2, 3], [4, 5, 6]]
-    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments[:3], part_rows=30))
+    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments, part_rows=30))
     assert len(set(chosen(partitions=7))) == 10
 
 

@@ -47,7 +47,7 @@ def test_ray_chooses_the_rows_of_one_machine():
 
 
 def test_a_merge_in_levels_gives_the_rows_of_one_machine(monkeypatch):
-    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments[:3], part_rows=30))
+    monkeypatch.setattr(choose, "make_plan", lambda *arguments: plan.make_plan(*arguments, part_rows=30))
     assert chosen("ray.npy", "ray", partitions=7) == chosen("local.npy", "local", partitions=7)
     assert Path("ray.select/part-1-2").exists(), "the seven parts are merged to three, and then to one"
     assert Path("ray.select/part-2-0").exists()

@@ -131,7 +131,7 @@ class Blocks:
             count = list_rises(
                 products, others, a.columns(), b.columns(), self._measure, best.numpy(), limits, i, j, found
             )
-            return i[:count], j[:count], found[:count]
+            return i[:count].copy(), j[:count].copy(), found[:count].copy()  # views would keep the whole buffers
         found = self.similarities(a, b)
         found = found if caps is None else found.clamp_(max=caps)
         i, j = torch.nonzero(found > best, as_tuple=True)

@@ -160,7 +160,9 @@ class Geometry:
                 (part, self.blocks.side(part if self.covered is None else self.covered[part]))
                 for part in tiles(count, COLUMNS)
             )
-            if not keeps(count, self.pool.features.shape[1]):
+            space = self.space
+            errors = space.errors.shape[1] if isinstance(space, GradientSpace) else 0
+            if not keeps(count, self.pool.features.shape[1] + errors):
                 return parts
             self._sides = list(parts)
         return iter(self._sides)

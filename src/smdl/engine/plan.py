@@ -29,6 +29,9 @@ LONG = 60.0
 #: Rough, from benchmarks/scale.py.
 FINISH, READ, ROW, BOUND, LOOK, ENTRY, REPEATED = 1.3e-9, 0.4e-9, 0.6e-9, 8e-9, 10e-9, 100e-9, 500
 
+#: Bytes of an entry of a list, while lists are put together.
+BYTES = 20
+
 #: Similarities that "subset" computes for all of its stages, in units of those of the last one.
 STAGES = 1.2
 
@@ -113,8 +116,7 @@ def make_plan(
 def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:
     """Return the optimizer that "auto" means for so many candidates in a pool of n samples."""
     if optimizer == "auto":
-        sampled = objective.sample is not None and objective.neighbours is None
-        if sampled and n > EXACT and set(objective.weights) == {"facility_location"}:
+        if n > EXACT and objective.sample is not None and picks_from_a_subset(objective):
             return "subset"
         return "lazy" if objective.diminishing and candidates * size <= LAZY_UP_TO else "stochastic"
     if optimizer in ("lazy", "subset") and not objective.diminishing:
@@ -122,6 +124,12 @@ def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: 
             f'{optimizer} needs gains that diminish; with normalize="candidates" choose naive or stochastic'
         )
     return optimizer
+
+
+def picks_from_a_subset(objective: Objective) -> bool:
+    """Whether "auto" picks among random candidates if the pool is large: facility location alone, gains diminish."""
+    alone = set(objective.weights) == {"facility_location"}
+    return alone and objective.diminishing and objective.neighbours is None
 
 
 def with_sample(objective: Objective, n: int, size: int) -> Objective:
@@ -170,6 +178,10 @@ class _Work:
         """The bytes of the samples that are kept ready for blocks."""
         return 4 * covered * self.width if keeps(covered, self.width) else 0
 
+    def _lists(self) -> tuple[int, float]:
+        """The bytes and seconds of the lists of "subset"."""
+        return (BYTES * ENTRIES, ENTRIES * ENTRY) if self.optimizer == "subset" else (0, 0.0)
+
     def rows(self) -> tuple[int, float, float]:
         return 0, 1 + self.size / 25, self.size * self.n * (LOOK + self.width * ROW / 3)  # lazy greedy skips most rows
 
@@ -179,7 +191,8 @@ class _Work:
 
     def blocks(self) -> tuple[int, float, float]:
         passes = self._evaluated()
-        return self._held(self.n), 1 + passes, passes * self.n**2 * self._pair
+        memory, seconds = self._lists()
+        return self._held(self.n) + memory, 1 + passes, passes * self.n**2 * self._pair + seconds
 
     def graph(self) -> tuple[int, float, float]:
         k, held = self.objective.neighbours or 0, 0 if self.search == "exact" else 4 * self.n * self.width
@@ -191,10 +204,9 @@ class _Work:
 
     def sample(self) -> tuple[int, float, float]:
         covered, passes = self.objective.sample or 0, self._evaluated()
-        seconds, memory = passes * self.n * covered * self._pair, self._held(covered)
-        if self.optimizer == "subset":
-            return memory + 12 * ENTRIES, passes, seconds + ENTRIES * ENTRY
-        return memory, passes, seconds + self.size * self.n * BOUND
+        seconds, (memory, listing) = passes * self.n * covered * self._pair, self._lists()
+        bounds = 0.0 if self.optimizer == "subset" else self.size * self.n * BOUND
+        return self._held(covered) + memory, passes, seconds + listing + bounds
 
 
 @cache

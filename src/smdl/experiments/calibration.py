@@ -47,8 +47,9 @@ def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     scale = kept["seconds_per_step"] / next(iter(found.values()))["seconds_per_step"]
 
     def scaled(cost: dict[str, Any]) -> dict[str, Any]:
+        times = ("seconds_per_step", "evaluation_seconds", "setup_seconds")
         parts = {part: scale * seconds for part, seconds in cost["parts"].items()}
-        return {**cost, "seconds_per_step": scale * cost["seconds_per_step"], "parts": parts}
+        return {**cost, **{name: scale * cost[name] for name in times if name in cost}, "parts": parts}
 
     return {arm: scaled(cost) for arm, cost in found.items()}
 

@@ -6,6 +6,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -253,7 +254,11 @@ def speed(jobs: int) -> float:
 def open_folder(out: Path, plan: Plan) -> Path:
     """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
     else, use the next free name."""
-    folder = next(folder for folder in names(out) if unused(folder) or _holds(folder, plan))
+    used = list(takewhile(lambda folder: not unused(folder), names(out)))
+    held = [folder for folder in used if _holds(folder, plan)] or [
+        folder for folder in used if _holds_part(folder, plan)
+    ]
+    folder = held[0] if held else next(folder for folder in names(out) if unused(folder))
     if unused(folder):
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -262,12 +267,19 @@ def open_folder(out: Path, plan: Plan) -> Path:
 
 
 def _holds(folder: Path, plan: Plan) -> bool:
-    """Whether the plan in a folder trains the same runs, or some of them. A damaged plan is another plan."""
+    """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
+    try:
+        return _compared(read_plan(folder)) == _compared(plan)
+    except (FolderError, ValueError, TypeError):
+        return False
+
+
+def _holds_part(folder: Path, plan: Plan) -> bool:
+    """Whether the plan in a folder trains some of the runs of a plan. Minutes are for a given number of arms."""
     try:
         kept = read_plan(folder)
-        if plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline:
-            return _compared(kept) == _compared(_part(plan, kept))
-        return _compared(kept) == _compared(plan)
+        fewer = plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline
+        return fewer and _compared(kept) == _compared(_part(plan, kept))
     except (FolderError, ValueError, TypeError):
         return False
 

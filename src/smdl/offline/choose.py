@@ -11,6 +11,7 @@ import torch
 
 from smdl import __version__
 from smdl.engine.limits import share_of
+from smdl.engine.plan import picks_from_a_subset
 from smdl.errors import choice, one_of, positive, whole_number
 from smdl.offline.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
 from smdl.offline.embedding import Embedder
@@ -18,7 +19,7 @@ from smdl.offline.engines import ENGINES, Engine
 from smdl.offline.explain import LONG, duration, explain, seconds
 from smdl.offline.job import NO_ROWS, Job, Part, class_numbers, objective_of
 from smdl.offline.output import Table, write_table
-from smdl.offline.plan import MAPPED_ROWS, PART_ROWS, Plan, make_plan
+from smdl.offline.plan import MAPPED_ROWS, Plan, make_plan
 from smdl.offline.request import Request
 from smdl.offline.snapshot import write_snapshot
 from smdl.offline.work import Work, key_of
@@ -27,6 +28,9 @@ from smdl.rows.text import TextSource, open_text
 from smdl.training.files import disk_errors, locked
 from smdl.training.interrupts import Interrupted
 from smdl.training.progress import Display
+
+#: Raise it when the same request may give other rows, so that results of an older version are not continued.
+RULES = 2
 
 
 class Chooser:
@@ -54,7 +58,7 @@ class Chooser:
 
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""
-        lines = explain(self.source, self.plan, objective_of(self.request.objective))
+        lines = explain(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
         return lines if self.embedder is None else [lines[0], *self.embedder.explain(), *lines[1:]]
 
     def run(self, display: Display) -> int:
@@ -68,7 +72,7 @@ class Chooser:
                 self._embed(self.embedder, display)
             job = self._job(self._scan(engine, display))
             with self._work_folder():
-                predicted = seconds(self.source, self.plan, objective_of(request.objective))
+                predicted = seconds(self.source, self.plan, objective_of(request.objective), self._is_limited)
                 if predicted > LONG:
                     display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
                 work, started = Work(request.folder, self._key(job)), time.perf_counter()
@@ -241,9 +245,21 @@ class Chooser:
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
         if most == 0:
             raise ValueError("no row may be chosen: each costs more than --budget")
-        whole = request.engine == "local" and self.source.is_mapped and len(dropped) == 0
-        part_rows = MAPPED_ROWS if whole else PART_ROWS
-        return make_plan(len(self.source), most if size is None else min(size, most), request.partitions, part_rows)
+        partitions = 1 if request.partitions is None and self._is_one_part(dropped) else request.partitions
+        return make_plan(len(self.source), most if size is None else min(size, most), partitions)
+
+    def _is_one_part(self, dropped: np.ndarray) -> bool:
+        """Whether one selection of all rows needs less time than parts, and hardly more memory."""
+        request, objective = self.request, objective_of(self.request.objective)
+        light = objective.space == "features" and objective.distance != "correlation"
+        mapped = self.source.is_mapped and len(dropped) == 0 and len(self.source) <= MAPPED_ROWS
+        return (
+            request.engine == "local" and mapped and light and not self._is_limited and picks_from_a_subset(objective)
+        )
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.request.per_group is not None or self.request.budget is not None
 
     def _classes(self) -> tuple[str, ...]:
         if "labels" not in self.source.columns:
@@ -256,4 +272,4 @@ class Chooser:
     def _key(self, job: Job) -> str:
         settings = [job.plan.levels, job.plan.size, job.objective, job.seed, job.dropped, job.exclude, job.initial]
         settings += [job.per_group, job.budget, job.query, job.shuffled]
-        return key_of(__version__, self.source.fingerprint(), settings)
+        return key_of(__version__, RULES, self.source.fingerprint(), settings)

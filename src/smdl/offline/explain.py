@@ -12,36 +12,42 @@ from smdl.rows.source import Source
 __all__ = ["LONG", "duration", "explain", "seconds"]
 
 
-def explain(source: Source, plan: Plan, objective: Objective) -> list[str]:
-    """Describe the input, the plan and its costs."""
+def explain(source: Source, plan: Plan, objective: Objective, limited: bool) -> list[str]:
+    """Describe the input, the plan and its costs. `limited`: with quotas or a budget."""
     files = str(source.shards[0].path) if len(source.shards) == 1 else f"{len(source.shards)} files"
     row = source.width * source.dtype.itemsize
-    levels = [selection for _, selection in _selections(source, plan, objective)]
+    levels = [selection for _, selection in _selections(source, plan, objective, limited)]
     rows, memory = max(each.samples for each in levels), max(each.memory for each in levels)
     methods = dict.fromkeys(f"{each.engine}, which {each.how}" for each in levels)
-    predicted = duration(seconds(source, plan, objective))
+    predicted = duration(seconds(source, plan, objective, limited))
+    held = (
+        "a memory map of the rows"
+        if plan.partitions == 1 and source.is_mapped
+        else f"{_bytes(rows * row)} for the rows of a selection at most"
+    )
     return [
         f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {_bytes(len(source) * row)}",
         *(f"plan: {line}" for line in plan.lines()),
         *(f"engine: {method}" for method in methods),
         "reads: two passes over the input: one checks it, one chooses",
-        f"memory: {_bytes(rows * row)} for the rows of a selection at most, and about {_bytes(memory)} to choose",
+        f"memory: {held}, and about {_bytes(memory)} to choose",
         f"time: about {predicted} on one machine with {torch.get_num_threads()} threads",
     ]
 
 
-def seconds(source: Source, plan: Plan, objective: Objective) -> float:
+def seconds(source: Source, plan: Plan, objective: Objective, limited: bool) -> float:
     """Predict how long all selections take, one after the other."""
-    return sum(count * selection.seconds for count, selection in _selections(source, plan, objective))
+    return sum(count * selection.seconds for count, selection in _selections(source, plan, objective, limited))
 
 
-def _selections(source: Source, plan: Plan, objective: Objective) -> list[tuple[int, SelectionPlan]]:
+def _selections(source: Source, plan: Plan, objective: Objective, limited: bool) -> list[tuple[int, SelectionPlan]]:
     """Return how many selections each level has, and the plan of one of them."""
     found = []
     for level, count in enumerate(plan.levels):
         rows, half = plan.pool_rows(level), source.dtype.itemsize == 2
         used = objective if level == 0 else merge_objective(objective, rows, plan.size)
-        arguments = (used, rows, source.width, min(plan.size, rows), "auto", torch.device("cpu"))
+        optimizer = "lazy" if limited and used.diminishing else "auto"
+        arguments = (used, rows, source.width, min(plan.size, rows), optimizer, torch.device("cpu"))
         found.append((count, make_plan(*arguments, half=half)))
     return found
 

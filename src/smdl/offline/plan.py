@@ -11,9 +11,10 @@ import numpy as np
 
 from smdl.engine.randomness import derive, stream
 
-#: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose. Rows of one
-#: memory map on this machine need no memory, and one selection of them is better and faster than parts.
-PART_ROWS, MAPPED_ROWS = 250_000, 10_000_000
+#: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose.
+PART_ROWS = 250_000
+#: Rows of one memory map that facility location takes at once: it reads only a sample of them again and again.
+MAPPED_ROWS = 10_000_000
 #: Random rows that the candidates of a merge are scored against; as many as the candidates if those are more.
 REFERENCE_ROWS = 20_000
 _GOLDEN, _A, _B = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

@@ -108,6 +108,17 @@ def test_other_objectives_are_lazy_among_the_drawn(objective):
     )
 
 
+def test_a_size_penalty_looks_at_every_row(monkeypatch):
+    monkeypatch.setattr("smdl.engine.plan.EXACT", 10)
+    features = np.random.default_rng(0).random((50, 4), np.float32)
+    options = {"size": (2, 5), "size_penalty": 0.01}
+    auto = smdl.select(features, "facility_location", **options)
+    assert (
+        auto.indices.tolist()
+        == smdl.select(features, "facility_location", optimizer="lazy", **options).indices.tolist()
+    )
+
+
 def test_what_subset_cannot_do_is_refused():
     features = np.random.default_rng(0).random((50, 4), np.float32)
     with pytest.raises(ValueError, match="size_penalty needs the optimizer lazy, naive or stochastic"):

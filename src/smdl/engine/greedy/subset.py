@@ -71,19 +71,22 @@ class Staged:
 
     def run(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the picks and their gains."""
-        picked, gains = [], []
-        missing = size
-        while missing:
-            lists = self._list()
-            whole = lists.count == len(self._left)
-            count = missing if whole else min(missing, max(1, lists.count // PER_EARLY_PICK))
-            places, found = self._pick(lists, count)
-            picked.append(self._left[places])
-            gains.append(found)
-            missing -= count
-            self._geometry.report("picks", size - missing, size)
-            self._left = np.delete(self._left, places)
-        return np.concatenate(picked), np.concatenate(gains)
+        picked, gains = np.empty(size, np.int32), np.empty(size)
+        done = 0
+        while done < size:
+            places, found = self._stage(size - done)
+            now = slice(done, done + len(places))
+            picked[now], gains[now] = self._left[places], found
+            self._left, done = np.delete(self._left, places), now.stop
+            self._geometry.report("picks", done, size)
+        return picked, gains
+
+    def _stage(self, missing: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places of the next picks, and their gains."""
+        lists = self._list()
+        if lists.count == len(self._left):
+            return self._pick(lists, missing)
+        return self._pick(lists, min(missing, max(1, lists.count // PER_EARLY_PICK)))
 
     def _pick(self, lists: _Lists, count: int) -> tuple[np.ndarray, np.ndarray]:
         coverage = self._coverage.cpu().numpy()
