@@ -185,9 +185,8 @@ def select(
     objective = objective if pool.similarities is not None else with_sample(objective, len(pool), high)
     if limits is not None and optimizer == "auto":
         optimizer = "lazy" if objective.diminishing else "naive"
-    given_optimizer, optimizer = optimizer, resolve_optimizer(optimizer, objective, len(pool), len(candidates), high)
-    if size_penalty is not None and given_optimizer == "auto" and optimizer == "subset":
-        optimizer = resolve_optimizer("auto", objective, 0, len(candidates), high)
+    n = len(pool) if size_penalty is None else 0  # with a penalty, every row is a candidate, as in a small pool
+    optimizer = resolve_optimizer(optimizer, objective, n, len(candidates), high)
     if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):
         raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
     if size_penalty is not None and optimizer == "subset":

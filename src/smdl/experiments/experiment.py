@@ -5,23 +5,21 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from smdl.experiments.arms import arm_config
 from smdl.experiments.calibration import SECONDS, SHARE, at_speed_of, calibrate, lengths
-from smdl.experiments.plan import FolderError, Plan, PlannedRun, read_plan, write_plan
+from smdl.experiments.folders import open_folder
+from smdl.experiments.plan import Plan, PlannedRun, read_plan, write_plan
 from smdl.experiments.results import collect
-from smdl.experiments.runner import Job, changes, finished, job_of, run_all, run_name
+from smdl.experiments.runner import Job, finished, job_of, run_all, run_name
 from smdl.experiments.runs import measured, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.experiments.tuning import RATE_FACTORS, best_rate, rate_configs
-from smdl.training.config import TrainConfig, from_dict
 from smdl.training.environment import command
-from smdl.training.files import disk_errors, locked, names, read_json, unused, write_json
+from smdl.training.files import locked, read_json, write_json
 from smdl.training.progress import ArmProgress, Display
 
 #: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
@@ -34,11 +32,6 @@ SHORTEST = 1 / 5
 STARTING = 35.0
 #: Speed-up of each further process, in processes: they share caches and memory.
 JOB_GAIN = 0.5
-#: Fields of a plan that may differ between two commands that resume the same experiment.
-NOT_COMPARED = (
-    "base", "seeds", "earlier_seeds", "looks", "decided", "planned_steps", "caption",
-    "title", "paper", "command", "runs", "learning_rates"
-)  # fmt: skip
 
 
 class BudgetError(ValueError):
@@ -249,55 +242,6 @@ def _reference(cost: dict[str, Any]) -> float:
 def speed(jobs: int) -> float:
     """Return how much faster this many parallel runs are than one after the other."""
     return 1 + JOB_GAIN * (jobs - 1)
-
-
-def open_folder(out: Path, plan: Plan) -> Path:
-    """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
-    else, use the next free name."""
-    used = list(takewhile(lambda folder: not unused(folder), names(out)))
-    held = [folder for folder in used if _holds(folder, plan)] or [
-        folder for folder in used if _holds_part(folder, plan)
-    ]
-    folder = held[0] if held else next(folder for folder in names(out) if unused(folder))
-    if unused(folder):
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        write_plan(folder, plan)
-    return folder
-
-
-def _holds(folder: Path, plan: Plan) -> bool:
-    """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
-    try:
-        return _compared(read_plan(folder)) == _compared(plan)
-    except (FolderError, ValueError, TypeError):
-        return False
-
-
-def _holds_part(folder: Path, plan: Plan) -> bool:
-    """Whether the plan in a folder trains some of the runs of a plan. Minutes are for a given number of arms."""
-    try:
-        kept = read_plan(folder)
-        fewer = plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline
-        return fewer and _compared(kept) == _compared(_part(plan, kept))
-    except (FolderError, ValueError, TypeError):
-        return False
-
-
-def _part(plan: Plan, kept: Plan) -> Plan:
-    """Return the plan with the arms of `kept` alone."""
-    against = {arm: rival for arm, rival in plan.against.items() if arm in kept.arms}
-    shares = {arm: share for arm, share in plan.shares.items() if arm in kept.arms}
-    arms = {arm: plan.arms[arm] for arm in kept.arms}
-    return replace(plan, arms=arms, against=against, shares=shares, methods=kept.methods, regimes=kept.regimes)
-
-
-def _compared(plan: Plan) -> dict[str, Any]:
-    """Return the part of a plan that decides which runs it trains."""
-    base = plan.base if plan.metric else changes(from_dict(TrainConfig, {**plan.base}))
-    if plan.minutes is not None:  # the steps follow from the minutes
-        base = {name: value for name, value in base.items() if name != "steps"}
-    return {**{name: value for name, value in asdict(plan).items() if name not in NOT_COMPARED}, "base": base}
 
 
 def run_plan(

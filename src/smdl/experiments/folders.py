@@ -1,0 +1,66 @@
+"""Which folder holds a plan, or a part of it, so that a command continues there."""
+
+from dataclasses import asdict, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from smdl.experiments.plan import FolderError, Plan, read_plan, write_plan
+from smdl.experiments.runner import changes
+from smdl.training.config import TrainConfig, from_dict
+from smdl.training.files import disk_errors, names, unused
+
+#: Fields of a plan that may differ between two commands that resume the same experiment.
+NOT_COMPARED = (
+    "base", "seeds", "earlier_seeds", "looks", "decided", "planned_steps", "caption",
+    "title", "paper", "command", "runs", "learning_rates"
+)  # fmt: skip
+
+
+def open_folder(out: Path, plan: Plan) -> Path:
+    """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
+    else, use the next free name."""
+    used = list(takewhile(lambda folder: not unused(folder), names(out)))
+    held = [folder for folder in used if _holds(folder, plan)] or [
+        folder for folder in used if _holds_part(folder, plan)
+    ]
+    folder = held[0] if held else next(folder for folder in names(out) if unused(folder))
+    if unused(folder):
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_plan(folder, plan)
+    return folder
+
+
+def _holds(folder: Path, plan: Plan) -> bool:
+    """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
+    try:
+        return _compared(read_plan(folder)) == _compared(plan)
+    except (FolderError, ValueError, TypeError):
+        return False
+
+
+def _holds_part(folder: Path, plan: Plan) -> bool:
+    """Whether the plan in a folder trains some of the runs of a plan. Minutes are for a given number of arms."""
+    try:
+        kept = read_plan(folder)
+        fewer = plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline
+        return fewer and _compared(kept) == _compared(_part(plan, kept))
+    except (FolderError, ValueError, TypeError):
+        return False
+
+
+def _part(plan: Plan, kept: Plan) -> Plan:
+    """Return the plan with the arms of `kept` alone."""
+    against = {arm: rival for arm, rival in plan.against.items() if arm in kept.arms}
+    shares = {arm: share for arm, share in plan.shares.items() if arm in kept.arms}
+    arms = {arm: plan.arms[arm] for arm in kept.arms}
+    return replace(plan, arms=arms, against=against, shares=shares, methods=kept.methods, regimes=kept.regimes)
+
+
+def _compared(plan: Plan) -> dict[str, Any]:
+    """Return the part of a plan that decides which runs it trains."""
+    base = plan.base if plan.metric else changes(from_dict(TrainConfig, {**plan.base}))
+    if plan.minutes is not None:  # the steps follow from the minutes
+        base = {name: value for name, value in base.items() if name != "steps"}
+    return {**{name: value for name, value in asdict(plan).items() if name not in NOT_COMPARED}, "base": base}
