@@ -10,7 +10,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from smdl.experiments import arms, experiment, results, runner
+from smdl.experiments import arms, experiment, folders, results, runner
 from smdl.experiments.plan import read_plan
 from smdl.report.report import render
 from smdl.training.config import TrainConfig
@@ -148,7 +148,7 @@ def later_config():
 
 def test_after_a_new_option_it_is_still_finished_and_nothing_is_trained_again(folder, monkeypatch):
     later = later_config()
-    for module in (arms, experiment, runner):
+    for module in (arms, folders, runner):
         monkeypatch.setattr(module, "TrainConfig", later)
     monkeypatch.setattr(runner, "train_one", lambda _, at: pytest.fail(f"{at} is trained again"))
     monkeypatch.setattr(experiment, "calibrate", lambda *_: pytest.fail("it is calibrated again"))
