@@ -1,7 +1,6 @@
 """DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from smdl import clock
 from smdl.base_loader import Loader
 from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
@@ -192,9 +192,9 @@ class DataLoader(Loader):
     def epoch_start_seconds(self, noisy: bool = False) -> float:
         """Return the seconds that the start of the next epoch takes, before its first batch; `noisy` if labels are."""
         epoch = replace(self._new_epoch(), number=self._epoch + 1, seconds=dict(self.seconds))
-        started = time.perf_counter()
+        started = clock.now()
         self.candidates.prepare_epoch(epoch, noisy)
-        return time.perf_counter() - started
+        return clock.now() - started
 
     def observe(
         self,

@@ -255,7 +255,7 @@ def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
 class SlowSide:
     """A side whose turns take a second, and the clock that it moves."""
 
-    now = 0.0
+    now, steps = 0.0, 1
 
     def __init__(self, *_):
         pass

@@ -1,7 +1,6 @@
 """Candidates, the base class of the sources, and Epoch, what a loader provides to them."""
 
 import math
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl import clock
 from smdl.distributed import Ranks
 from smdl.engine.pool import Pool, host
 from smdl.engine.randomness import stream
@@ -155,9 +155,9 @@ class Epoch:
     @contextmanager
     def clock(self, part: str) -> Iterator[None]:
         """Add the time of the block to `seconds[part]`."""
-        started = time.perf_counter()
+        started = clock.now()
         yield
-        self.seconds[part] += time.perf_counter() - started
+        self.seconds[part] += clock.now() - started
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from smdl import clock
 from smdl.candidates.source import steps_per_epoch
 from smdl.loader import DataLoader
 from smdl.scoring.scorer import NotFiniteError
@@ -22,7 +23,7 @@ from smdl.training.meters import Meters, balance
 from smdl.training.progress import Display
 
 #: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
-STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 90.0
+STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 180.0
 #: Part of a budget of time that the rounds may take. It goes before FEWEST_ROUNDS.
 SHARE = 0.2
 #: Random batches from which the class balance of random batches is estimated.
@@ -58,6 +59,7 @@ class Side(Protocol):
     """An arm that is trained a few steps at a time, only to time it."""
 
     loader: Any  # a smdl.DataLoader, after the first turn
+    steps: int  # of a turn
 
     def turn(self) -> dict[str, float]:
         """Train one turn; return the seconds per step by part, and the forwards per step."""
@@ -79,7 +81,8 @@ def take_turns(
 
     In every round each side has its turn. The result follows from the median, over rounds, of the ratio of the side's
     step time to the first side's: other work on the machine changes that least. The first round does not count, because
-    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`.
+    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`. `waiting` is the wall-clock time of
+    the rounds relative to the time by our clock, which stands still while others have the core.
     """
     most = ROUNDS if most is None else most
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
@@ -100,8 +103,10 @@ def take_turns(
             rounds.append(turns)
         if number >= fewest and time.perf_counter() - started > longest:
             break
+    spent = sum(side.steps * _total(turns[name]) for turns in rounds for name, side in sides.items())
+    waiting = max(1.0, (time.perf_counter() - started) / spent)
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
-    return {name: _summary(name, side, rounds, first) for name, side in sides.items()}
+    return {name: {**_summary(name, side, rounds, first), "waiting": waiting} for name, side in sides.items()}
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def _now() -> float:
     """Return the time when the device has done all work that it was given."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-    return time.perf_counter()
+    return clock.now()
 
 
 def turn_steps(loader: DataLoader, least: int = STEPS) -> int:

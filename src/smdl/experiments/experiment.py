@@ -144,10 +144,11 @@ class Experiment:
         return len(RATE_FACTORS) * sum(self._setup_seconds() + seconds for seconds in runs)
 
     def _run_seconds(self, arm: str, steps: int) -> float:
-        """Return the seconds of a run: training and evaluation."""
+        """Return the seconds of a run by the clock on the wall: training and evaluation."""
         found = self.calibration[arm]
         evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
-        return steps * found["seconds_per_step"] + evaluations * found.get("evaluation_seconds", 0.0)
+        training = steps * found["seconds_per_step"] * found.get("waiting", 1.0)
+        return training + evaluations * found.get("evaluation_seconds", 0.0)
 
     def announce(self, jobs: int) -> None:
         """Say what is trained, and how long that takes."""

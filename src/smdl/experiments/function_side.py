@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
+from smdl import clock
 from smdl.candidates.source import steps_per_epoch
 from smdl.experiments.calibration import ROUNDS, STEPS, Stopwatch, epoch_seconds, turn_steps
 from smdl.experiments.run_loader import LoaderFactory, RunLoader
@@ -115,9 +116,9 @@ class FunctionSide:
         self._loader, self.loader = loader, loader.loader
         inner = self.loader
         if inner.strategy.needs_reference:
-            started = time.perf_counter()
+            started = clock.now()
             inner._reference_features()
-            self._reference_seconds = time.perf_counter() - started
+            self._reference_seconds = clock.now() - started
         inner.strategy.skip_warm_up()
         inner.candidates.skip_warm_up()
         self.steps = turn_steps(inner)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from smdl import clock
 from smdl.engine.pool import host
 from smdl.errors import choice, positive
 from smdl.experiments.calibration import SHARE, ConfigSide, Side, Stopwatch, epoch_seconds, take_turns, turn_steps
@@ -225,9 +226,9 @@ class StepSide:
         self.loader.warm_up()
         self._reference_seconds: float | None = None
         if self.loader.strategy.needs_reference:
-            started = time.perf_counter()
+            started = clock.now()
             self.loader._reference_features()
-            self._reference_seconds = time.perf_counter() - started
+            self._reference_seconds = clock.now() - started
         self.loader.strategy.skip_warm_up()
         self.loader.candidates.skip_warm_up()
         self.steps = turn_steps(self.loader, TURN)

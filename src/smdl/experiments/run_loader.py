@@ -1,7 +1,6 @@
 """What a training function of the user gets: `make_loader`, and a loader that ends after the steps of the run."""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from torch import nn
 from torch.utils.data import Dataset
 
+from smdl import clock
 from smdl.candidates.source import steps_per_epoch
 from smdl.engine.selection import Selection
 from smdl.loader import DataLoader
@@ -50,7 +50,7 @@ class RunLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left. The epoch that was left half-way is over."""
-        started, batches = time.perf_counter(), iter(self.loader)
+        started, batches = clock.now(), iter(self.loader)
         try:
             while self._before_step(self):
                 batch = next(batches, _OVER)
@@ -65,7 +65,7 @@ class RunLoader:
                 yield batch
         finally:
             batches.close()  # type: ignore[attr-defined]
-            self.seconds_of_run += time.perf_counter() - started
+            self.seconds_of_run += clock.now() - started
 
 
 class LoaderFactory:

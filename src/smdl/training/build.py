@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.data import Dataset, Subset
 
+from smdl import clock
 from smdl.candidates.source import steps_per_epoch
 from smdl.errors import unknown
 from smdl.loader import DataLoader
@@ -146,7 +146,7 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress, holdout_
         pass
     except DamagedFileError as error:
         warnings.warn(f"{error}. The features are computed again", stacklevel=2)
-    started = time.perf_counter()
+    started = clock.now()
     # Initialise it differently from the run's own network, so that the two are not related.
     model = make_model(config.model, splits.shape, len(splits.classes), config.seed + 1_000_003)
     trained = {
@@ -160,7 +160,7 @@ def _reference(config: TrainConfig, splits: Splits, progress: Progress, holdout_
         features = holdout_losses(scorer, reader, n, epochs=holdout_epochs, **trained).cpu()
     else:
         features = reference_features(scorer, reader, n, fraction=config.reference_fraction, **trained).cpu()
-    seconds = torch.tensor(time.perf_counter() - started)
+    seconds = torch.tensor(clock.now() - started)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sealed(path, save({"features": features.contiguous(), "seconds": seconds}), _CACHED)

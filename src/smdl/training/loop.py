@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import yaml
 
+from smdl import clock
 from smdl.loader import DataLoader
 from smdl.scoring.batches import move
 from smdl.scoring.losses import check_logits, check_targets
@@ -195,7 +196,7 @@ class Run:
         self.model.train()
         batches = iter(self.loader)
         while self.config.steps is None or self.step < self.config.steps:
-            started, before = time.perf_counter(), (dict(self.loader.seconds), self.loader.forwards)
+            started, before = clock.now(), (dict(self.loader.seconds), self.loader.forwards)
             batch = next(batches, None)
             if batch is None:
                 return
@@ -203,7 +204,7 @@ class Run:
             loss = self._one_step(batch)
             if self.meters.batches == 1 and self.loader.selection is not None:
                 self.meters.terms = self.loader.selection.terms
-            self.meters.seconds["training"] += time.perf_counter() - started - waited
+            self.meters.seconds["training"] += clock.now() - started - waited
             yield loss
 
     def _charge_loader(self, before: dict[str, float], forwards: int) -> float:
