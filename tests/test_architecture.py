@@ -14,12 +14,12 @@ SOURCE = Path(smdl.__file__).parent
 #: One more rule holds for report: it imports neither torch nor numba, so of experiments and training it may use only
 #: the modules that do not import them (tests/report checks that in a process of its own).
 LAYERS = {
-    "base": ("configs", "errors", "factory", "memory", "rows"),
+    "base": ("clock", "configs", "errors", "factory", "memory", "rows"),
     "engine": ("engine",),
     "scoring": ("distributed", "scoring"),
     "strategies and candidates": ("candidates", "strategies"),
     "methods": ("methods",),
-    "loader": ("base_loader", "loader", "restarts", "selective_loader"),
+    "loader": ("base_loader", "feedback", "loader", "restarts", "selective_loader"),
     "training": ("training",),
     "integrations": ("integrations",),
     "experiments and offline": ("experiments", "offline"),

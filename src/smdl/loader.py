@@ -1,7 +1,6 @@
 """DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,13 +16,12 @@ from smdl.candidates.observed import Observed
 from smdl.candidates.source import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.distributed import current_ranks
 from smdl.engine.objective import Objective
-from smdl.engine.pool import as_matrix, finite, host
 from smdl.errors import choice, one_of, true_or_false, whole_number
+from smdl.feedback import Feedback
 from smdl.methods import Method, as_method
 from smdl.restarts import finished_epoch, warn_of_restart
 from smdl.scoring.batch_form import Forward, Targets
 from smdl.scoring.losses import LossFunction
-from smdl.scoring.observation import Observation, Observer
 from smdl.scoring.reading import (
     Reader,
     Request,
@@ -36,7 +34,6 @@ from smdl.scoring.reading import (
 )
 from smdl.scoring.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring.scorer import Features, Head, Scorer
-from smdl.scoring.step_record import StepRecord
 from smdl.scoring.suspects import Suspects
 from smdl.scoring.taps import Pooling
 from smdl.strategies.strategy import Strategy
@@ -131,14 +128,9 @@ class DataLoader(Loader):
         self._reference = None
         if self.strategy.needs_reference:
             self._reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
-        self._needs_features = self.candidates.needs_features and self.strategy.needs_scores
-        watches = self.strategy.needs_losses or (self._needs_features and self.candidates.watches_model)
-        self._observer = Observer(scorer, features=self._needs_features) if watches else None
+        self._feedback = Feedback(scorer, self.strategy, self.candidates, self.method.name)
         self._mark = object()  # tells this loader from others, also from one that was freed
         self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
-        self._targets: Tensor | None = None  # of the current batch
-        self._observed = False  # whether anything is known of the current batch
-        self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
         self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
         self._made_with = {
             "epochs": epochs, "reference": reference, "features": features, "pooling": pooling, "forward": forward,
@@ -211,81 +203,19 @@ class DataLoader(Loader):
         logits     the model's output, (B, …)
         rows       (B,) places in the current batch; by default all, in order
         """
-        if self._selection is None:
-            raise ValueError("observe takes what was computed for the current batch, and there was no batch yet")
-        places = np.arange(len(self._selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
-        if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self._selection)):
-            raise ValueError(f"rows must be places in the current batch, 0..{len(self._selection) - 1}, got {rows}")
-        outputs = None if logits is None else self._scorer.outputs_in(finite("logits", logits))
-        if self._needs_features and (features is not None or not self.strategy.needs_losses):
-            self._scorer.decide(outputs, self._targets)
-            if features is None or (outputs is None and self._scorer.loss is not None):
-                raise ValueError(f"{self.candidates.describe()} needs both features and logits of the batch")
-            matrix = as_matrix("features", features)
-            for name, given in (("features", matrix), ("logits", outputs)):
-                if given is not None and len(given) != len(places):
-                    raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
-            self._keep(Observation(None, None if outputs is None else outputs.float(), matrix.float()), places)
-        elif losses is not None or (outputs is not None and self.strategy.needs_losses):
-            if self.strategy.needs_errors and outputs is None:
-                raise ValueError(f"method {self.method.name} needs the logits of the batch: call observe(logits=...)")
-            if losses is None or self.strategy.needs_errors:
-                losses = self._losses(places, outputs)
-            self._keep_losses(places, losses)
-        self._observed = True
+        self._feedback.receive(losses, features, logits, rows)
 
     def suspects(self, count: int | None = None) -> Suspects:
         """Return the samples that are probably mislabelled, the most suspicious first: those whose label hardly any
         neighbour has, or as many as `count` says. It needs candidates=smdl.Observed(...) and an epoch of training."""
         if not isinstance(self.candidates, Observed):
             raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
-        if not self._needs_features:
+        if not self._feedback.needs_features:
             raise ValueError(f"suspects needs a method that scores its candidates, got {self.method.name}")
         if count is not None:
             whole_number("count", count)
-        self._take_observation()
+        self._feedback.take()
         return self.candidates.suspects(self._scorer, count)
-
-    def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
-        """Pass on what is known of these rows of the current batch, by default all."""
-        assert self._selection is not None
-        if self._needs_features and self._ranks.size > 1:
-            if self._record is not None:
-                assert seen.features is not None
-                everywhere = np.arange(len(self._selection)) if places is None else places
-                targets = self._targets
-                if targets is not None:
-                    targets = targets[torch.from_numpy(everywhere).to(targets.device)]
-                outputs = self._scorer.kept_outputs(seen.logits, targets)
-                self._record.add_features(everywhere, seen.found, seen.features, outputs)
-        elif self._needs_features:
-            rows, labels = self._selection.indices, self._targets
-            if places is not None:
-                rows = rows[places]
-                labels = None if labels is None else labels[torch.from_numpy(places).to(labels.device)]
-            self.candidates.remember(self._scorer, rows, seen, labels)
-        if self.strategy.needs_losses:
-            places = np.arange(len(self._selection)) if places is None else places
-            losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
-            self._keep_losses(places[found], losses[found])
-
-    def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray:
-        assert logits is not None
-        assert self._targets is not None
-        targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
-        if self.strategy.needs_errors:
-            return host(self._scorer.error_norms(logits, targets))
-        return host(self._scorer.losses(logits, targets))
-
-    def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
-        assert self._selection is not None
-        values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
-        if values.shape != places.shape:
-            raise ValueError(f"losses must be one per sample of the batch, {len(places)}, got shape {values.shape}")
-        if self._ranks.size == 1:
-            self.strategy.observe(self._selection.indices[places], values.astype(np.float64))
-        elif self._record is not None:
-            self._record.add_losses(places, values.astype(np.float64))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on
@@ -305,7 +235,8 @@ class DataLoader(Loader):
         except Exception:
             self._scorer.load_state_dict(before)
             raise
-        self._record, self._step_batch = None, state["run"]["batch_size"] * state["ranks"]
+        self._feedback.forget()
+        self._step_batch = state["run"]["batch_size"] * state["ranks"]
         if self._reference is not None and isinstance(checked, Tensor):
             self._reference.trained = checked
 
@@ -374,7 +305,7 @@ class DataLoader(Loader):
         return iteration
 
     def _position(self) -> dict[str, Any]:
-        return {**super()._position(), "whether a batch was left half-way": self._record is not None}
+        return {**super()._position(), "whether a batch was left half-way": self._feedback.is_kept_back}
 
     def _iterate(self) -> Iterator[Any]:
         if self._iterations == 0:  # never iterated, no state loaded, no epoch set
@@ -385,7 +316,7 @@ class DataLoader(Loader):
                 for selection, batch in self.candidates.batches(self._new_epoch()):
                     self._selection = selection
                     self._step += 1
-                    self._expect_observation(batch)
+                    self._feedback.expect(selection, batch, self._ranks, first=self._step == 1)
                     ended = self._step == steps
                     if ended:  # a state taken after the last batch was yielded is that of the next epoch
                         self._begin(self._epoch + 1)
@@ -396,58 +327,14 @@ class DataLoader(Loader):
                         self._check_latest(iteration)
                     if iteration == self._iterations:
                         self._finish_step()
-                        self._warn_unobserved()
+                        self._feedback.warn_if_missing()
                         self._warn_unweighted()
                     if ended:
                         self._watch.finish()
                         return
         finally:  # also if the loop over this iterator was left; after an error no rank may wait for the others
-            if self._observer is not None and iteration == self._iterations:
-                self._take_observation()
-                self._observer.stop()
-
-    def _expect_observation(self, batch: Any) -> None:
-        self._observed = False
-        if self._observer is not None or self._needs_features:
-            assert self._selection is not None
-            self._targets = self._scorer.targets(batch)
-            if self._observer is not None:
-                self._observer.start(batch, self._targets)
-            if self._ranks.size > 1:
-                targets = self._scorer.kept_targets(self._targets)
-                self._record = StepRecord(self._selection.indices, targets, self._scorer.device)
+            if iteration == self._iterations:
+                self._feedback.stop()
 
     def _finish_step(self) -> None:
-        """Take the observation of the current batch, once, and with several ranks exchange it. Forwards that come later
-        in this step are ignored then: every rank exchanges once per step."""
-        self._take_observation()
-        if self._record is None:
-            return
-        record, self._record = self._record, None
-        seen = record.exchange(self._ranks, self._needs_features, self.strategy.needs_losses)
-        if seen.features is not None:
-            observation = Observation(seen.found, seen.outputs, seen.features)
-            self.candidates.remember(self._scorer, seen.rows, observation, seen.targets)
-        if self.strategy.needs_losses:
-            self.strategy.observe(seen.rows[seen.known], seen.losses[seen.known])
-
-    def _take_observation(self) -> None:
-        """Pass on what the training forwards of the current batch have shown so far."""
-        seen = None if self._observer is None or self._selection is None else self._observer.finish()
-        if seen is not None:
-            self._keep(seen)
-            # Reading `found` waits for the device: not at every step.
-            self._observed = self._observed or self._step > 1 or seen.found is None or bool(seen.found.any())
-
-    def _warn_unobserved(self) -> None:
-        if self._observed or not (self.strategy.needs_losses or self._needs_features):
-            return
-        need = "the training losses" if self.strategy.needs_losses else "the features of the training forward"
-        call = "losses" if self.strategy.needs_losses else "features=..., logits=..."
-        call = "logits=..." if self.strategy.needs_errors else call
-        warnings.warn(
-            f"method {self.method.name} needs {need} and got none for this batch. The model was not called on it"
-            " with gradients, does not return logits, was compiled and called before the first use of this loader,"
-            f" or its inputs are changed before they reach it. Call loader.observe({call}).",
-            stacklevel=3,
-        )
+        self._feedback.finish(self._ranks)

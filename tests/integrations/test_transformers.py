@@ -162,6 +162,11 @@ def test_a_batch_size_that_changes_is_refused(tmp_path):
         trainer(selective(), tmp_path, args={"auto_find_batch_size": True})
 
 
+def test_another_order_than_that_of_the_selection_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="train_sampling_strategy='group_by_length' cannot be used"):
+        trainer(selective(), tmp_path, args={"train_sampling_strategy": "group_by_length"})
+
+
 def test_selection_takes_any_argument_of_the_loader(tmp_path):
     selection = {"candidates": smdl.RandomPool(2), "seed": 9, "batch_size": 5}
     loader = trainer(selective(), tmp_path, selection=selection).get_train_dataloader()

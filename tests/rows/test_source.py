@@ -135,6 +135,12 @@ def test_missing_values_of_tables_are_nan(tmp_path):
     )
 
 
+def test_a_missing_text_is_empty(tmp_path):
+    pq.write_table(pa.table({"X": [[0.0], [1.0], [2.0]], "kind": ["None", None, "b"]}), tmp_path / "a.parquet")
+    found = open_source([str(tmp_path / "a.parquet")], "X", {"groups": "kind"}).column("groups")
+    assert found.tolist() == ["None", "", "b"]
+
+
 def test_row_groups_without_a_wanted_row_are_not_read(tmp_path, monkeypatch):
     write(tmp_path / "fixed.parquet", "fixed.parquet")
     read, original = [], pq.ParquetFile.iter_batches

@@ -45,6 +45,11 @@ class Selective(Base):
         self._checkpoint: str | None = None  # from which the loader is still to be restored
         if self.args.auto_find_batch_size:
             raise ValueError("auto_find_batch_size cannot be used with selection: a loader has one batch size")
+        if self.args.train_sampling_strategy != "random":
+            raise ValueError(
+                f"train_sampling_strategy={self.args.train_sampling_strategy!r} cannot be used with selection, which"
+                " decides the order: leave it at 'random'"
+            )
 
     def make_loader(self) -> DataLoader:
         """Return the loader of the training. Override it for a loader of your own."""

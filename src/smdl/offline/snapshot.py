@@ -84,7 +84,7 @@ def _groups(job: Job, table: Table, sample: np.ndarray, distances: np.ndarray) -
     order = np.argsort(-counts, kind="stable")[:GROUPS]
     return [
         {
-            "group": str(names[i]),
+            "group": str(names[i]) or "(none)",
             "rows": int(counts[i]),
             "chosen": int(chosen.get(names[i].item(), 0)),
             "distance": means.get(names[i]),

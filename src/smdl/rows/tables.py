@@ -129,11 +129,12 @@ def _dtype(kind: "pyarrow.DataType") -> str:
 
 
 def _values(array: Any, column: Column, start: int) -> np.ndarray:
-    """Return a column of a batch. A missing number is NaN; `start` is the row of the batch in the file."""
+    """Return a column of a batch. A missing number is NaN, a missing text is empty; `start` is the row of the batch in
+    the file."""
     if column.width:
         return _matrix(array, column, start)
     if not column.is_number:
-        return np.array([str(value) for value in array.to_pylist()], dtype=str)
+        return np.array(["" if value is None else str(value) for value in array.to_pylist()], dtype=str)
     values = array.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # booleans with missing values
         return np.array([np.nan if value is None else value for value in values], np.float64)
