@@ -25,7 +25,7 @@ LAYERS = {
     "experiments and offline": ("experiments", "offline"),
     "report": ("report",),
     "interface": ("comparison",),
-    "cli": ("__main__", "cli", "options"),
+    "cli": ("__main__", "cli", "options", "parser"),
 }
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -14,7 +14,8 @@ from smdl.engine.objective import OPTIONS
 from smdl.engine.terms import TERMS
 from smdl.errors import TRAIN_PACKAGES
 from smdl.methods import METHODS
-from smdl.options import COMMANDS, CONFIGS
+from smdl.options import COMMANDS
+from smdl.parser import CONFIGS
 from smdl.training.config import TrainConfig, from_dict
 from tests.report.made import read_lines
 

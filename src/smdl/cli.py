@@ -243,7 +243,7 @@ class _Command(argparse.ArgumentParser):
     run: Callable[[Options], int]
 
     def parse_known_args(self, args: Any, _: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        from smdl.options import parse
+        from smdl.parser import parse
 
         options = parse(self.run.__name__, self.run.__doc__ or "", args)
         if self.run is not doctor and (problem := missing_packages()):
