@@ -32,23 +32,23 @@ class Feedback:
         self._observer = Observer(scorer, features=self.needs_features) if watches else None
         self._selection: Selection | None = None  # of the current batch
         self._targets: Tensor | None = None  # of the current batch
-        self._first = True  # whether it is the first of its epoch
+        self._is_checked = True  # whether to find out, at the price of waiting for the device, if it was recognised
         self._received = False  # whether anything is known of it
         self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
         self._ranks = Ranks()
 
     @property
-    def is_kept_back(self) -> bool:
+    def has_unexchanged(self) -> bool:
         """Whether ranks have still to exchange what they know of the current batch."""
         return self._record is not None
 
     def forget(self) -> None:
-        """Drop what was kept back."""
+        """Drop what ranks have still to exchange."""
         self._record = None
 
-    def expect(self, selection: Selection, batch: Any, ranks: Ranks, first: bool) -> None:
-        """This batch is trained on next; `first` if it is the first of its epoch."""
-        self._selection, self._ranks, self._first, self._received = selection, ranks, first, False
+    def expect(self, selection: Selection, batch: Any, ranks: Ranks, check: bool) -> None:
+        """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
+        self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
         if self._observer is not None or self.needs_features:
             self._targets = self._scorer.targets(batch)
             if self._observer is not None:
@@ -99,8 +99,7 @@ class Feedback:
         seen = None if self._observer is None or self._selection is None else self._observer.finish()
         if seen is not None:
             self._keep(seen)
-            # Reading `found` waits for the device: not at every step.
-            self._received = self._received or not self._first or seen.found is None or bool(seen.found.any())
+            self._received = self._received or not self._is_checked or seen.found is None or bool(seen.found.any())
 
     def finish(self, ranks: Ranks) -> None:
         """Take what is known of the current batch, once, and with several ranks exchange it. Forwards that come later

@@ -305,7 +305,7 @@ class DataLoader(Loader):
         return iteration
 
     def _position(self) -> dict[str, Any]:
-        return {**super()._position(), "whether a batch was left half-way": self._feedback.is_kept_back}
+        return {**super()._position(), "whether a batch was left half-way": self._feedback.has_unexchanged}
 
     def _iterate(self) -> Iterator[Any]:
         if self._iterations == 0:  # never iterated, no state loaded, no epoch set
@@ -316,8 +316,8 @@ class DataLoader(Loader):
                 for selection, batch in self.candidates.batches(self._new_epoch()):
                     self._selection = selection
                     self._step += 1
-                    self._feedback.expect(selection, batch, self._ranks, first=self._step == 1)
                     ended = self._step == steps
+                    self._feedback.expect(selection, batch, self._ranks, check=self._step == 1 or ended)
                     if ended:  # a state taken after the last batch was yielded is that of the next epoch
                         self._begin(self._epoch + 1)
                         self._watch.last_batch()

@@ -255,6 +255,16 @@ def test_a_loop_that_changes_its_inputs_says_so_or_observes_by_hand(observe):
     assert torch.allclose(state["outputs"][seen].sum(0), logits.sum(0), atol=1e-5), "the head is not known by itself"
 
 
+def test_inputs_that_change_in_the_last_batch_are_noticed_too():
+    model = frozen()
+    iterator = iter(smdl.DataLoader(Tuples(12), model, 4, candidates=smdl.Observed(lag=0)))
+    for _ in range(2):
+        model(next(iterator)[0])
+    model(next(iterator)[0].flip(1))
+    with pytest.warns(UserWarning, match="got none for this batch"), pytest.raises(StopIteration):
+        next(iterator)
+
+
 def test_manual_observation_without_a_call_is_a_warning():
     iterator = iter(smdl.DataLoader(Tuples(40), Net(), 4, candidates=smdl.Observed(observe="manual")))
     next(iterator)

@@ -250,10 +250,11 @@ def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
         SlowSide.now = 0.0
         found = calibration.calibrate(configs, Display(), budget)
         assert len(found["uniform"]["ratios"]) == rounds, budget
+        assert found["uniform"]["wall_factor"] == pytest.approx(2.0)
 
 
 class SlowSide:
-    """A side whose turns take a second, and the clock that it moves."""
+    """A side whose turns take a second, and the clock that it moves. A step waits as long as it works."""
 
     now, steps = 0.0, 1
 
@@ -268,7 +269,7 @@ class SlowSide:
 
     def turn(self):
         SlowSide.now += 1.0
-        return {"training": 1.0, "selection": 0.0, "forwards": 0.0}
+        return {"training": 0.5, "selection": 0.0, "forwards": 0.0}
 
     @staticmethod
     def perf_counter():
@@ -317,6 +318,10 @@ def test_the_reference_model_is_paid_from_the_time_of_its_method(tmp_path):
     assert [experiment.steps_of(arm, "time") for arm in NAMES] == [8, 8, 4]
     assert experiment.steps_of("recommended", "steps") == 8
     assert experiment._seconds_per_seed() == 8 + 8 + 8 + 4 + 3.5
+    for found in experiment.calibration.values():  # half of the wall-clock time goes to other processes
+        found["wall_factor"] = 2.0
+    assert [experiment.steps_of(arm, "time") for arm in NAMES] == [8, 8, 4]
+    assert experiment._seconds_per_seed() == 2 * (8 + 8 + 8 + 4 + 3.5)
 
 
 @pytest.mark.slow

@@ -50,7 +50,8 @@ def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     def scaled(cost: dict[str, Any]) -> dict[str, Any]:
         times = ("seconds_per_step", "evaluation_seconds", "setup_seconds")
         parts = {part: scale * seconds for part, seconds in cost["parts"].items()}
-        return {**cost, **{name: scale * cost[name] for name in times if name in cost}, "parts": parts}
+        changed = {name: scale * cost[name] for name in times if name in cost}
+        return {**cost, **changed, "parts": parts, "wall_factor": kept.get("wall_factor", 1.0)}
 
     return {arm: scaled(cost) for arm, cost in found.items()}
 
@@ -81,8 +82,8 @@ def take_turns(
 
     In every round each side has its turn. The result follows from the median, over rounds, of the ratio of the side's
     step time to the first side's: other work on the machine changes that least. The first round does not count, because
-    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`. `waiting` is the wall-clock time of
-    the rounds relative to the time by our clock, which stands still while others have the core.
+    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`. `wall_factor` is the wall-clock
+    time of the rounds over their time by `smdl.clock`, which leaves out the time in which others have the core.
     """
     most = ROUNDS if most is None else most
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
@@ -104,9 +105,9 @@ def take_turns(
         if number >= fewest and time.perf_counter() - started > longest:
             break
     spent = sum(side.steps * _total(turns[name]) for turns in rounds for name, side in sides.items())
-    waiting = max(1.0, (time.perf_counter() - started) / spent)
+    factor = max(1.0, (time.perf_counter() - started) / spent)
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
-    return {name: {**_summary(name, side, rounds, first), "waiting": waiting} for name, side in sides.items()}
+    return {name: {**_summary(name, side, rounds, first), "wall_factor": factor} for name, side in sides.items()}
 
 
 def lengths(configs: dict[str, TrainConfig], display: Display) -> dict[str, Any]:

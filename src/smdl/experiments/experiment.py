@@ -125,7 +125,7 @@ class Experiment:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
         setup, total, counted = self._setup_seconds(), 0.0, set()
         for arm, found in self.calibration.items():
-            total += _reference(found)  # cached for the other protocol
+            total += _reference(found) * found.get("wall_factor", 1.0)  # cached for the other protocol
             for protocol in self.plan.protocols:
                 steps = self.steps_of(arm, protocol)
                 if (arm, steps) not in counted:
@@ -147,7 +147,7 @@ class Experiment:
         """Return the seconds of a run by the clock on the wall: training and evaluation."""
         found = self.calibration[arm]
         evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
-        training = steps * found["seconds_per_step"] * found.get("waiting", 1.0)
+        training = steps * found["seconds_per_step"] * found.get("wall_factor", 1.0)
         return training + evaluations * found.get("evaluation_seconds", 0.0)
 
     def announce(self, jobs: int) -> None:

@@ -115,7 +115,7 @@ class OwnExperiment(Experiment):
 
     def _run_seconds(self, arm: str, steps: int) -> float:
         found = self.calibration[arm]  # the function evaluates when it wants to: once, at the end, is assumed
-        return steps * found["seconds_per_step"] * found.get("waiting", 1.0) + found["evaluation_seconds"]
+        return steps * found["seconds_per_step"] * found.get("wall_factor", 1.0) + found["evaluation_seconds"]
 
     def _job(self, arm: str, seed: int, steps: int) -> tuple[str, Job]:
         method = self.plan.arms[arm]["method"]

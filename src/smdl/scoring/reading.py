@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate, get_worker_info
 
+from smdl import clock
 from smdl.errors import choice
 
 WORKER_KILLED = (
@@ -64,6 +65,8 @@ class Reader:
             usual = options.get("prefetch_factor") or 2
             options["prefetch_factor"] = max(1, min(usual, read_ahead // num_workers))
         self.reads_ahead = num_workers > 0
+        if self.reads_ahead:
+            clock.count_waiting()
         items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
         self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}
         self._loader = self._new_loader()

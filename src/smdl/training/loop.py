@@ -2,7 +2,6 @@
 
 import copy
 import math
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -171,12 +170,12 @@ class Run:
             if self.stopped_by is not None:
                 self._save()
                 raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
-        started = time.perf_counter()
+        started = clock.now()
         measured = self.evaluate()
         for name, value in measured.items():
             if value is not None and not math.isfinite(value):
                 raise DivergedError(self._divergence_message(f"{name} is {value}"))
-        self.meters.seconds["evaluation"] += time.perf_counter() - started
+        self.meters.seconds["evaluation"] += clock.now() - started
         record = {
             "epoch": self.epoch,
             "steps": self.step,
