@@ -10,8 +10,8 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test test-fast test-lowest test-integrations bench install clean
 
 demo: install
-	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail --methods uniform,recommended --protocols time \
-		--seeds 12 --out runs/demo
+	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
+		--seeds 8 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .
