@@ -1,6 +1,7 @@
 """Hypothesis strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 import smdl
 
 torch.set_num_threads(1)  # pytest-xdist has one worker per core
+# A shell starts what runs in the background with Ctrl-C ignored, and programs that the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
