@@ -11,7 +11,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
-		--seeds 8 --out runs/demo
+		--seeds 6 --out runs/demo
 
 test: install
 	$(BIN)/ruff check .
