@@ -27,10 +27,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import smdl
+from smdl.common.environment import commit
 from smdl.experiments.statistics import paired_difference
 from smdl.training.config import DataConfig
 from smdl.training.datasets.load import load
-from smdl.training.environment import commit
 from smdl.training.evaluation import batches_of
 
 FRACTIONS = (0.01, 0.05, 0.1)

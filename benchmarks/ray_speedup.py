@@ -17,9 +17,9 @@ import numpy as np
 import ray
 
 from scale import write_map
-from smdl.offline.choose import Chooser
-from smdl.offline.request import Request
-from smdl.training.progress import Display
+from smdl.common.progress import Display
+from smdl.files.choose import Chooser
+from smdl.files.request import SelectRequest
 
 SHARDS = 8
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -61,10 +61,12 @@ def measure(workers: int, inputs: Path, out: Path, size: int, partitions: int, o
     """Choose on a cluster of this many workers. Return the rows, the seconds and the CPU seconds."""
     ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        small = Request((str(inputs.parent / "small"),), out / "small.npy", 10, objective=objective, engine="ray")
+        small = SelectRequest((str(inputs.parent / "small"),), out / "small.npy", 10, objective=objective, engine="ray")
         Chooser(small).run(Display())  # each worker loads smdl and compiles
         chooser = Chooser(
-            Request((str(inputs),), out / "chosen.npy", size, objective=objective, partitions=partitions, engine="ray")
+            SelectRequest(
+                (str(inputs),), out / "chosen.npy", size, objective=objective, partitions=partitions, engine="ray"
+            )
         )
         before, own, start = worker_seconds(), time.process_time(), time.perf_counter()
         chooser.run(Display())

@@ -17,11 +17,11 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import test_bad_calls, test_bad_commands  # noqa: E402
+from tests import specification, test_bad_calls  # noqa: E402
+from tests.cli import test_bad_commands  # noqa: E402
 
 import smdl  # noqa: E402
-from smdl.cli import main as smdl_command  # noqa: E402
-from smdl.engine.greedy import specification  # noqa: E402
+from smdl.cli.commands import main as smdl_command  # noqa: E402
 
 DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")

@@ -49,7 +49,7 @@ def work(questions: IO[str]) -> None:
     import torch
 
     import smdl
-    from smdl.strategies.submodular import Submodular
+    from smdl.loading.strategies.submodular import Submodular
 
     torch.set_num_threads(1)
     strategy = Submodular()

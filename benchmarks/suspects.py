@@ -28,14 +28,14 @@ from cleanlab.rank import get_label_quality_scores
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smdl.common.environment import commit
 from smdl.experiments.arms import merged, with_overrides
 from smdl.scoring.model_access import eval_mode
 from smdl.training.build import make_optimizer
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import load
-from smdl.training.environment import commit
 from smdl.training.evaluation import batches_of
-from smdl.training.loop import Run
+from smdl.training.loop import TrainingRun
 from smdl.training.models import make_model
 from smdl.training.schedule import rate
 
@@ -63,7 +63,7 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
     """Train one model. Return, for each list, [precision at k = number of errors, precision, recall], and seconds."""
     values = {"name": data, "train_size": TRAIN_SIZES[data], "label_noise": noise, "seed": seed}
     config = with_overrides(TrainConfig(), merged(BASE, {"data": values, "seed": seed}))
-    training = Run(config)
+    training = TrainingRun(config)
     loader, (images, labels) = training.loader, whole(training.splits.train)
     clean = load(with_overrides(TrainConfig(), merged(BASE, {"data": {**values, "label_noise": 0.0}})).data)
     wrong = (labels != whole(clean.train)[1]).numpy()

@@ -27,10 +27,10 @@ from scipy.stats import t as student
 
 import smdl
 from smdl.experiments.arms import merged, with_overrides
-from smdl.strategies.strategy import drawn
-from smdl.strategies.submodular import Submodular
+from smdl.loading.strategies.strategy import drawn
+from smdl.loading.strategies.submodular import Submodular
 from smdl.training.config import TrainConfig
-from smdl.training.loop import Run
+from smdl.training.loop import TrainingRun
 
 BASE = {
     "data": {"validation": 0.2, "train_size": 5000, "test_size": 500, "resolution": 16},
@@ -144,7 +144,7 @@ def run(task: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     key, values = task
-    training = Run(with_overrides(TrainConfig(), values))
+    training = TrainingRun(with_overrides(TrainConfig(), values))
     torch.manual_seed(training.config.seed)
     started = time.process_time()
     while training.epoch < training.epochs:

@@ -12,10 +12,10 @@ from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetClassifier
 from torch import nn
 
-from smdl.integrations.skorch import Selective
+from smdl.integrations.skorch import SelectiveNet
 
 
-class Net(Selective, NeuralNetClassifier):  # instead of NeuralNetClassifier
+class Net(SelectiveNet, NeuralNetClassifier):  # instead of NeuralNetClassifier
     """A classifier that trains on selected batches."""
 
 

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import smdl
-from smdl.strategies.loss_rank import LossRank
-from smdl.strategies.submodular import Submodular
+from smdl.loading.strategies.loss_rank import LossRank
+from smdl.loading.strategies.submodular import Submodular
 
 NAN, INF = float("nan"), float("inf")
 RNG = np.random.default_rng(0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from smdl.cli.options import COMMANDS
 from smdl.engine.terms import TERMS
-from smdl.methods import METHODS
-from smdl.options import COMMANDS
+from smdl.loading.methods import METHODS
 from smdl.training.config import TrainConfig
 
 ROOT = Path(__file__).parent.parent

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 import smdl
 from smdl.engine.pool import Pool
-from smdl.strategies.submodular import Submodular
+from smdl.loading.strategies.submodular import Submodular
 
 WIDTH, CLASSES = 4, 3
 

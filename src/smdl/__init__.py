@@ -4,21 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smdl.candidates.full import Full
-    from smdl.candidates.observed import Observed
-    from smdl.candidates.random_pool import RandomPool
-    from smdl.candidates.source import Candidates
-    from smdl.comparison import compare, preview
     from smdl.engine.objective import Objective
-    from smdl.engine.plan import Plan, explain
+    from smdl.engine.plan import SelectionPlan, explain
     from smdl.engine.pool import Pool
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
-    from smdl.loader import DataLoader
-    from smdl.methods import Method
+    from smdl.judging.comparison import compare, preview
+    from smdl.loading.candidates.base import Candidates
+    from smdl.loading.candidates.full import Full
+    from smdl.loading.candidates.observed import Observed
+    from smdl.loading.candidates.random_pool import RandomPool
+    from smdl.loading.loader import DataLoader
+    from smdl.loading.methods import Method
+    from smdl.loading.selective_loader import SelectiveLoader
+    from smdl.loading.strategies.strategy import Strategy
     from smdl.scoring.weighted_loss import weighted_mean
-    from smdl.selective_loader import SelectiveLoader
-    from smdl.strategies.strategy import Strategy
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,10 +29,10 @@ __all__ = [
     "Method",
     "Objective",
     "Observed",
-    "Plan",
     "Pool",
     "RandomPool",
     "Selection",
+    "SelectionPlan",
     "SelectiveLoader",
     "Selector",
     "Strategy",
@@ -45,24 +45,24 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Candidates": "candidates.source",
-    "DataLoader": "loader",
+    "Candidates": "loading.candidates.base",
+    "DataLoader": "loading.loader",
     "Evaluation": "engine.selection",
-    "Full": "candidates.full",
-    "Method": "methods",
+    "Full": "loading.candidates.full",
+    "Method": "loading.methods",
     "Objective": "engine.objective",
-    "Observed": "candidates.observed",
-    "Plan": "engine.plan",
+    "Observed": "loading.candidates.observed",
+    "SelectionPlan": "engine.plan",
     "Pool": "engine.pool",
-    "RandomPool": "candidates.random_pool",
+    "RandomPool": "loading.candidates.random_pool",
     "Selection": "engine.selection",
-    "SelectiveLoader": "selective_loader",
+    "SelectiveLoader": "loading.selective_loader",
     "Selector": "engine.selector",
-    "Strategy": "strategies.strategy",
-    "compare": "comparison",
+    "Strategy": "loading.strategies.strategy",
+    "compare": "judging.comparison",
     "evaluate": "engine.selection",
     "explain": "engine.plan",
-    "preview": "comparison",
+    "preview": "judging.comparison",
     "select": "engine.selection",
     "weighted_mean": "scoring.weighted_loss",
 }

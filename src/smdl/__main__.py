@@ -2,6 +2,6 @@
 
 import sys
 
-from smdl.cli import main
+from smdl.cli.commands import main
 
 sys.exit(main())

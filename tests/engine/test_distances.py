@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.engine.distances import DISTANCES
-from smdl.engine.greedy.specification import Specification
 from smdl.engine.jit import compiled
 from smdl.engine.similarity import distance, similarity_matrix
 from tests.conftest import pools
+from tests.specification import Specification
 
 
 @compiled

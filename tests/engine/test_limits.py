@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdl
-from smdl.engine.greedy import specification
-from smdl.engine.greedy.specification import Specification
+from tests import specification
 from tests.conftest import pools
 from tests.engine.greedy.test_specification import fast, in_torch
+from tests.specification import Specification
 
 OBJECTIVES = [
     smdl.Objective(redundancy=1.0, uncertainty=0.25),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import smdl
-from smdl import memory
+from smdl.common import memory
 from smdl.engine import plan
 from smdl.engine.objective import Objective
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.engine import geometry
-from smdl.engine.greedy import specification
+from tests import specification
 from tests.conftest import pools
 from tests.engine.greedy.test_specification import fast, in_torch
 

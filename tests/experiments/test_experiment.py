@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-from smdl.cli import main
-from smdl.experiments import calibration, published, results, runner
+from smdl.cli.commands import main
+from smdl.common.progress import ArmProgress, Display
+from smdl.common.storage import BusyError, locked, read_json
+from smdl.experiments import calibration, results, runner
 from smdl.experiments import experiment as experiment_module
-from smdl.experiments.ablate import SWEEPS, ablate, best_weights, plan_of
 from smdl.experiments.arms import overrides_of, with_overrides
+from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
 from smdl.experiments.experiment import (
     JOB_GAIN,
     LOOKS,
@@ -28,16 +30,15 @@ from smdl.experiments.experiment import (
     arm_config,
     run_plan,
 )
-from smdl.experiments.paper import ITEMS, reproduce
-from smdl.experiments.plan import FolderError, Plan, read_plan
 from smdl.experiments.runner import run_name
-from smdl.experiments.sweeps import ABOUT, PAPER_ITEMS
-from smdl.loader import DataLoader
+from smdl.loading.loader import DataLoader
+from smdl.paper import published
+from smdl.paper.ablation import SWEEPS, ablate, best_weights, plan_of
+from smdl.paper.reproduction import ITEMS, reproduce
+from smdl.paper.sweeps import ABOUT, PAPER_ITEMS
 from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
-from smdl.training.files import BusyError, locked, read_json
-from smdl.training.loop import DivergedError, Interrupted, Run
-from smdl.training.progress import ArmProgress, Display
+from smdl.training.loop import DivergedError, Interrupted, TrainingRun
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -74,7 +75,9 @@ def quick(monkeypatch):
 
 
 def plan(**changes):
-    return Plan("digits", to_dict(BASE), {name: overrides_of(name) for name in NAMES}, **{"seeds": 2, **changes})
+    return ComparisonPlan(
+        "digits", to_dict(BASE), {name: overrides_of(name) for name in NAMES}, **{"seeds": 2, **changes}
+    )
 
 
 def accuracies(found):
@@ -253,6 +256,19 @@ def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
         assert found["uniform"]["wall_factor"] == pytest.approx(2.0)
 
 
+def test_arms_that_are_timed_later_get_the_speed_of_the_first_calibration():
+    """Then a step took 2 s, and 4 s of wall-clock time; now it takes 1 s on a machine without other work."""
+    kept = {"seconds_per_step": 2.0, "wall_factor": 2.0}
+    cost = {"parts": {"training": 1.0}, "evaluation_seconds": 3.0, "wall_factor": 1.0}
+    found = {"uniform": {**cost, "seconds_per_step": 1.0}, "loss": {**cost, "seconds_per_step": 1.5}}
+    assert calibration.at_speed_of(kept, found)["loss"] == {
+        "seconds_per_step": 3.0,
+        "parts": {"training": 2.0},
+        "evaluation_seconds": 6.0,
+        "wall_factor": 2.0,
+    }
+
+
 class SlowSide:
     """A side whose turns take a second, and the clock that it moves. A step waits as long as it works."""
 
@@ -328,7 +344,7 @@ def test_the_reference_model_is_paid_from_the_time_of_its_method(tmp_path):
 def test_a_calibration_knows_what_the_reference_model_cost_although_it_is_cached(tmp_path, monkeypatch):
     monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
     arms = {name: overrides_of(name) for name in ("uniform", "paper")}
-    plans = Plan("digits", to_dict(BASE), arms, seeds=1)
+    plans = ComparisonPlan("digits", to_dict(BASE), arms, seeds=1)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first, again = (Experiment(tmp_path / name, plans).calibrate() for name in "ab")
@@ -360,7 +376,7 @@ def test_a_comparison_shows_how_far_each_arm_is(tmp_path):
 
     arms = {**{name: overrides_of(name) for name in ("uniform", "loss")}}
     arms["wild"] = {**arms["uniform"], "optimizer": {"lr": 1e38}}
-    run_plan(Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e", display=Shown())
+    run_plan(ComparisonPlan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e", display=Shown())
     tables = Shown.tables
     assert Shown.phases == ["training"]
     assert [(each.done, each.seeds, each.score) for each in tables[0]] == [(0, 2, "-")] * 3
@@ -419,7 +435,7 @@ def test_another_number_of_seeds_leaves_a_trace(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
     arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended", "fresh")}
-    experiment = Experiment(tmp_path, Plan("digits", to_dict(BASE), arms, seeds=1))
+    experiment = Experiment(tmp_path, ComparisonPlan("digits", to_dict(BASE), arms, seeds=1))
     found = experiment.calibrate()
     assert found["uniform"]["parts"]["scoring"] == 0
     assert found["uniform"]["forwards_per_step"] == 0
@@ -449,7 +465,7 @@ from pathlib import Path
 from smdl.experiments import runner
 from smdl.experiments.arms import overrides_of
 from smdl.experiments.experiment import run_plan
-from smdl.experiments.plan import Plan
+from smdl.experiments.comparison_plan import ComparisonPlan
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, TrainConfig, to_dict
 
 class Pool(runner.ProcessPoolExecutor):
@@ -463,7 +479,7 @@ if __name__ == "__main__":
     data, optimizer = DataConfig(train_size=400), OptimizerConfig(lr=0.01)
     base = TrainConfig(data=data, model=ModelConfig("mlp"), optimizer=optimizer, batch_size=4, epochs=3)
     arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
-    plan = Plan("digits", to_dict(base), arms, seeds=2, protocols=["steps"], timed=False)
+    plan = ComparisonPlan("digits", to_dict(base), arms, seeds=2, protocols=["steps"], timed=False)
     try:
         run_plan(plan, Path(sys.argv[1]), jobs=2)
     except KeyboardInterrupt as stop:
@@ -513,7 +529,7 @@ def test_a_comparison_stopped_by_ctrl_c_is_resumed(tmp_path, when):
 def test_a_run_that_diverges_is_reported_and_the_rest_stands(tmp_path):
     wild = {**overrides_of("recommended"), "optimizer": {"lr": 1e38}}
     arms = {"uniform": overrides_of("uniform"), "wild": wild}
-    folder = run_plan(Plan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e").folder
+    folder = run_plan(ComparisonPlan("digits", to_dict(BASE), arms, seeds=2), tmp_path / "e").folder
     found = results.collect(folder)
     assert any("wild" in problem and "diverged" in problem for problem in found.problems)
     assert found.rows[0].final_accuracy.count == 2
@@ -683,11 +699,11 @@ def test_the_baselines_steps_do_not_depend_on_rounding(tmp_path):
 def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverges(tmp_path, monkeypatch):
     monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
     arms = {name: overrides_of(name) for name in ("uniform", "recommended")}
-    short = Plan("digits", to_dict(replace(BASE, steps=3)), arms, seeds=1)
+    short = ComparisonPlan("digits", to_dict(replace(BASE, steps=3)), arms, seeds=1)
     assert Experiment(tmp_path, short).calibrate()["uniform"]["seconds_per_step"] > 0
     wild = {**arms, "recommended": {**arms["recommended"], "optimizer": {"lr": 1e38}}}
     with pytest.raises(DivergedError, match="recommended diverged while it was timed"):
-        Experiment(tmp_path / "x", Plan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
+        Experiment(tmp_path / "x", ComparisonPlan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
 
 
 @pytest.mark.parametrize(
@@ -768,7 +784,7 @@ def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
 
 
 def test_the_start_of_an_epoch_is_what_judges_the_labels():
-    run = Run(replace(BASE, method="recommended"))
+    run = TrainingRun(replace(BASE, method="recommended"))
     run.loader.candidates.skip_warm_up()
     for _ in run.steps():
         pass

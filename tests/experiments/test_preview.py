@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 import smdl
-from smdl.cli import main
+from smdl.cli.commands import main
 from smdl.experiments import preview as preview_module
 from smdl.experiments.calibration import SHARE
 from smdl.experiments.preview import (
@@ -21,7 +21,7 @@ from smdl.experiments.preview import (
     near_duplicates,
     usual_methods,
 )
-from smdl.methods import METHODS
+from smdl.loading.methods import METHODS
 
 
 class Rows(Dataset):

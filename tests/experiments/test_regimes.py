@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from smdl.experiments import experiment as experiment_module
+from smdl.experiments.comparison_plan import read_plan, write_plan
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
-from smdl.experiments.plan import read_plan, write_plan
 from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share
 from smdl.experiments.results import collect
 from smdl.report.report import render
-from smdl.report.tables import VERDICTS, markdown, matrix
+from smdl.report.summaries import VERDICTS, markdown, matrix
 from smdl.training.config import TrainConfig, to_dict
 from smdl.training.datasets.load import load
 from tests.experiments.base import BASE

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
+from smdl.common.storage import digest, write_json
 from smdl.experiments import results, runner
-from smdl.experiments.plan import FolderError, Plan
+from smdl.experiments.comparison_plan import ComparisonPlan, FolderError
 from smdl.experiments.records import Comparison, Welch
 from smdl.experiments.verdicts import answer
-from smdl.training.files import digest, write_json
 from tests.report import made
 from tests.report.made import read_lines, write_lines
 
@@ -50,7 +50,7 @@ def comparison(arm, verdict="unclear", **values):
 
 
 def test_the_verdict_never_says_that_there_is_no_difference():
-    plain = Plan("digits", {}, {"uniform": {}, "loss": {}})
+    plain = ComparisonPlan("digits", {}, {"uniform": {}, "loss": {}})
     tests = [
         comparison("a", "equivalent", half=0.3),
         comparison("b", "better", difference=1.2),

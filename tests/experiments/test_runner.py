@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from smdl.common.progress import Display
+from smdl.common.storage import locked, read_json, write_json
 from smdl.experiments import runner
 from smdl.experiments.arms import overrides_of
+from smdl.experiments.comparison_plan import ComparisonPlan
 from smdl.experiments.experiment import run_plan
-from smdl.experiments.plan import Plan
 from smdl.experiments.results import collect
 from smdl.experiments.runner import GRACE, run_name
 from smdl.training.config import to_dict
-from smdl.training.files import locked, read_json, write_json
 from smdl.training.loop import Interrupted
-from smdl.training.progress import Display
 from tests.experiments.base import BASE, UNIFORM
 from tests.faults import EXPERIMENT_OPERATIONS, Killed, killed_at
 from tests.report.made import read_lines
@@ -35,7 +35,7 @@ def test_a_run_with_a_damaged_checkpoint_is_trained_again_to_the_same_end(tmp_pa
     folders = [tmp_path / where / run_name(UNIFORM) for where in ("whole", "broken")]
     runner.train_one(to_dict(UNIFORM), folders[0])
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Run, "_finish", lambda *_: {})  # stopped before its end
+        patch.setattr(runner.TrainingRun, "_finish", lambda *_: {})  # stopped before its end
         runner.train_one(to_dict(UNIFORM), folders[1])
     (folders[1] / name).write_text("garbage")
     with warnings.catch_warnings(record=True) as caught:
@@ -73,7 +73,7 @@ def damage(results) -> list[str]:
 def test_an_experiment_killed_at_any_file_operation_ends_with_the_same_result(tmp_path):
     def run(folder):
         arms = {name: overrides_of(name) for name in ("uniform", "loss")}
-        plan = Plan("", to_dict(replace(BASE, epochs=1)), arms, seeds=1, protocols=["steps"], timed=False)
+        plan = ComparisonPlan("", to_dict(replace(BASE, epochs=1)), arms, seeds=1, protocols=["steps"], timed=False)
         found = collect(run_plan(plan, folder / "e").folder)
         assert os.listdir(folder) == ["e"], "the folder of the killed command is used"
         assert damage(found) == []
@@ -210,14 +210,14 @@ def test_a_run_that_another_command_trains_is_waited_for_and_not_trained_again(t
 
 
 def test_a_signal_in_the_last_evaluation_finishes_the_run_and_stops_the_experiment(tmp_path, monkeypatch):
-    evaluate = runner.Run.evaluate
+    evaluate = runner.TrainingRun.evaluate
 
     def signalled(self):
         if self.epoch == BASE.epochs - 1:
             signal.raise_signal(signal.SIGINT)
         return evaluate(self)
 
-    monkeypatch.setattr(runner.Run, "evaluate", signalled)
+    monkeypatch.setattr(runner.TrainingRun, "evaluate", signalled)
     configs = {tmp_path / str(seed): runner.job_of(replace(UNIFORM, seed=seed)) for seed in range(3)}
     with pytest.raises(Interrupted, match="the same command again"):
         runner.run_all(configs, 1, Display())

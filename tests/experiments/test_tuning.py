@@ -6,13 +6,13 @@ import pytest
 
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.arms import arm_config
+from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import Experiment, run_plan
-from smdl.experiments.plan import read_plan
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect
 from smdl.experiments.runner import run_name
 from smdl.experiments.tuning import TUNING_SEED, best_rate, rate_configs
-from smdl.report.tables import tuned_rates
+from smdl.report.summaries import tuned_rates
 from smdl.training.config import to_dict
 from tests.experiments.base import BASE
 from tests.experiments.test_regimes import calibrated

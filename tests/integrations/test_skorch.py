@@ -19,9 +19,9 @@ X, Y = DATA.x.numpy(), DATA.y.numpy().astype(np.int64)
 
 
 def net(options, module=Net, accumulation=1):
-    from smdl.integrations.skorch import Selective
+    from smdl.integrations.skorch import SelectiveNet
 
-    class Watched(Selective, skorch.NeuralNetClassifier):
+    class Watched(SelectiveNet, skorch.NeuralNetClassifier):
         def __init__(self, *arguments, accumulation=1, **named):
             super().__init__(*arguments, **named)
             self.accumulation = accumulation

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import smdl
-from smdl.cli import main
-from smdl.offline.text_model import TextModel
+from smdl.cli.commands import main
+from smdl.files.text_model import TextModel
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 pytest.importorskip("sentence_transformers")
@@ -93,7 +93,7 @@ def test_a_damaged_model_is_one_sentence(model, capsys):
 def test_a_selection_without_text_imports_no_model_library():
     np.save("x.npy", np.random.default_rng(0).normal(size=(20, 3)))
     code = (
-        "import sys; from smdl.cli import main; main('select x.npy --size 3 --quiet'.split());"
+        "import sys; from smdl.cli.commands import main; main('select x.npy --size 3 --quiet'.split());"
         "sys.exit(bool({'transformers', 'sentence_transformers', 'huggingface_hub'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

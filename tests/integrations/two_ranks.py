@@ -73,10 +73,10 @@ def run_accelerate(folder, resume):
 def run_transformers(folder, resume):
     from transformers import Trainer, TrainingArguments, set_seed
 
-    from smdl.integrations.transformers import Selective
+    from smdl.integrations.transformers import SelectiveTrainerMixin
     from tests.integrations.test_transformers import bert, pad
 
-    class Watched(Selective, Trainer):
+    class Watched(SelectiveTrainerMixin, Trainer):
         steps = []  # noqa: RUF012
 
         def training_step(self, *arguments):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from smdl.cli import main
+from smdl.cli.commands import main
 
 FROZEN = Path(__file__).parent / "frozen"
 

@@ -11,7 +11,7 @@ from smdl.experiments.regimes import REGIMES, comparison
 from smdl.experiments.results import collect
 from smdl.report.figures import DARK, LIGHT, look_of, png, recoloured, svg
 from smdl.report.heat_map import LEVELS, cell_text, heat_map, shade
-from smdl.report.tables import matrix_table
+from smdl.report.summaries import matrix_table
 from tests.report import made
 
 METHODS = ["uniform", "balanced", "recommended", "recommended@0.7"]

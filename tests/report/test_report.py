@@ -11,7 +11,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from smdl.experiments.plan import FolderError
+from smdl.experiments.comparison_plan import FolderError
 from smdl.report import page, report
 from smdl.report.report import render, render_all
 from tests.report import made

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smdl.experiments.plan import FolderError
-from smdl.offline.choose import Chooser
-from smdl.offline.request import Request
+from smdl.common.progress import Display
+from smdl.experiments.comparison_plan import FolderError
+from smdl.files.choose import Chooser
+from smdl.files.request import SelectRequest
 from smdl.report.report import render
 from smdl.report.selection_page import paying
-from smdl.training.progress import Display
 from tests.report.test_browser import POLICY
 from tests.report.test_report import DATA
 
@@ -28,7 +28,7 @@ def selection(tmp_path_factory):
     rows[199] = 40.0
     np.save(folder / "<b>x.npy", rows)
     np.save(folder / "groups.npy", np.array([SCRIPT, "b", "c"])[np.arange(200) % 3])
-    request = Request(
+    request = SelectRequest(
         (str(folder / "<b>x.npy"),), folder / "chosen.csv", 12, objective="redundancy",
         groups=str(folder / "groups.npy"), partitions=2,
     )  # fmt: skip
@@ -104,6 +104,6 @@ def test_the_rows_that_reach_a_share_of_the_value_are_counted():
 @pytest.mark.parametrize(("rows", "size"), [(3, 3), (5, 1), (2, 1), (1, 1)])
 def test_a_few_rows_have_a_report_too(rows, size, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(rows * 1.0)[:, None])
-    request = Request((str(tmp_path / "x.npy"),), tmp_path / "chosen.csv", size)
+    request = SelectRequest((str(tmp_path / "x.npy"),), tmp_path / "chosen.csv", size)
     Chooser(request).run(Display())
     assert Path(render(request.folder)).exists()

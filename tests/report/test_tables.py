@@ -9,7 +9,8 @@ from rich.console import Console
 
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import Estimate
-from smdl.report import paper_tables, tables
+from smdl.report import paper_tables
+from smdl.report import summaries as tables
 from tests.report import made
 
 

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset, TensorDataset
 
 import smdl
+from smdl.loading.strategies.submodular import Submodular
 from smdl.scoring.padding import same_length
 from smdl.scoring.scorer import Scorer
-from smdl.strategies.submodular import Submodular
 from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, sgd
 
 N, BATCH = 24, 4

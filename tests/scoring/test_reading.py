@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
-from smdl.scoring.reading import Reader, Request, check_dataset, worker_was_killed
+from smdl.scoring.reading import Reader, ReadRequest, check_dataset, worker_was_killed
 from tests.toys import ManyAtOnce, Net, Shifted, Tuples, epoch_of, forwarded, make, same
 
 
@@ -34,9 +34,9 @@ def test_requests_are_answered_one_by_one_in_their_order():
     data, scoring = Tuples(), Shifted()
     reader = Reader(data, scoring, None, 0)
     requests = [
-        Request(0, [3, 1]),
-        Request(1, [2, 2, 0], train=False, score=True),
-        Request(2, [5], train=True, score=True),
+        ReadRequest(0, [3, 1]),
+        ReadRequest(1, [2, 2, 0], train=False, score=True),
+        ReadRequest(2, [5], train=True, score=True),
     ]
     first, second, third = reader.read(requests)
     assert same(first[0], [data.x[[3, 1]], data.y[[3, 1]]])
@@ -50,14 +50,14 @@ def test_requests_are_answered_one_by_one_in_their_order():
 
 def test_without_a_scoring_dataset_the_dataset_is_scored():
     data = Tuples()
-    ((_, batch),) = Reader(data, None, None, 0).read([Request(0, [4], train=False, score=True)])
+    ((_, batch),) = Reader(data, None, None, 0).read([ReadRequest(0, [4], train=False, score=True)])
     assert torch.equal(batch[0], data.x[[4]])
 
 
 def test_nothing_is_read_before_it_is_requested():
     data = Tuples()
     reader = Reader(data, None, None, 0)
-    read = reader.read(Request(0, [row]) for row in range(9))
+    read = reader.read(ReadRequest(0, [row]) for row in range(9))
     assert data.reads == []
     next(read)
     assert data.reads == [0]
@@ -66,17 +66,17 @@ def test_nothing_is_read_before_it_is_requested():
 def test_getitems_is_used_if_the_dataset_has_it():
     data = ManyAtOnce()
     reader = Reader(data, None, None, 0)
-    ((batch, _),) = reader.read([Request(0, range(2, 5))])
+    ((batch, _),) = reader.read([ReadRequest(0, range(2, 5))])
     assert torch.equal(batch[0], data.x[2:5])
 
 
 def test_the_collate_function_makes_the_batch():
-    ((batch, _),) = Reader(Tuples(), None, len, 0).read([Request(0, [1, 2, 3])])
+    ((batch, _),) = Reader(Tuples(), None, len, 0).read([ReadRequest(0, [1, 2, 3])])
     assert batch == 3
 
 
 def test_workers_answer_each_request_with_its_own_random_numbers():
-    requests = [Request(100 + k, [k, k + 1]) for k in range(6)]
+    requests = [ReadRequest(100 + k, [k, k + 1]) for k in range(6)]
     seen = {}
     for workers in (1, 2):
         reader = Reader(Noise(), None, default_collate, workers)
@@ -95,9 +95,9 @@ def test_workers_answer_each_request_with_its_own_random_numbers():
 def test_an_abandoned_plan_does_not_disturb_the_next_one():
     reader = Reader(Tuples(), None, None, 1)
     data = Tuples()
-    abandoned = reader.read([Request(0, [row]) for row in range(20)])
+    abandoned = reader.read([ReadRequest(0, [row]) for row in range(20)])
     next(abandoned)
-    batches = [batch for batch, _ in reader.read([Request(0, [7]), Request(0, [3])])]
+    batches = [batch for batch, _ in reader.read([ReadRequest(0, [7]), ReadRequest(0, [3])])]
     assert torch.equal(torch.cat([batch[0] for batch in batches]), data.x[[7, 3]])
 
 
@@ -105,7 +105,7 @@ def test_an_abandoned_plan_does_not_disturb_the_next_one():
 def test_reading_leaves_the_global_random_numbers_alone(workers):
     reader = Reader(Tuples(), None, None, workers)
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index] # noqa: NPY002
-    list(reader.read([Request(5, [1])]))
+    list(reader.read([ReadRequest(5, [1])]))
     assert torch.equal(torch.get_rng_state(), states[0])
     assert (np.random.get_state()[1] == states[1]).all()  # type: ignore[index] # noqa: NPY002
     assert random.getstate() == states[2]
@@ -153,7 +153,7 @@ class Fragile(Tuples):
 def test_a_killed_worker_is_replaced_for_the_next_plan(tmp_path):
     data = Fragile(30, tmp_path / "killed")
     reader = Reader(data, None, None, 2)
-    requests = [Request(0, [row]) for row in range(9)]
+    requests = [ReadRequest(0, [row]) for row in range(9)]
     with pytest.raises(RuntimeError, match="DataLoader worker") as killed:
         list(reader.read(requests))
     assert worker_was_killed(killed.value)

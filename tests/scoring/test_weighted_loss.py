@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import smdl
-from smdl.candidates.source import planned_batch, saved_batch
-from smdl.strategies.strategy import drawn
+from smdl.loading.candidates.base import planned_batch, saved_batch
+from smdl.loading.strategies.strategy import drawn
 from smdl.training.config import DataConfig, ModelConfig, TrainConfig
-from smdl.training.loop import Run
+from smdl.training.loop import TrainingRun
 from tests.toys import Net, Tuples
 
 
@@ -53,7 +53,7 @@ def test_renumbered_picks_keep_their_weights():
 )
 def test_smdl_train_weights_its_losses(options, factor):
     data, model = DataConfig(train_size=50, test_size=10), ModelConfig("mlp", width=0.1)
-    run = Run(TrainConfig(data, model, "uniform", loss_options=options))
+    run = TrainingRun(TrainConfig(data, model, "uniform", loss_options=options))
     logits, targets = torch.randn(3, 10, requires_grad=True), torch.tensor([1, 2, 3])
     each = torch.nn.CrossEntropyLoss(**{**options, "reduction": "none"})(logits, targets)
     for weights, expected in ((None, each.mean()), ([1.0, 2.0, 0.5], (each * torch.tensor([1.0, 2.0, 0.5])).mean())):

@@ -7,9 +7,9 @@ import pickle
 import pytest
 import torch
 
+from smdl.common.storage import write_sealed
 from smdl.training import checkpoint
 from smdl.training.checkpoint import CheckpointError
-from smdl.training.files import write_sealed
 from tests.faults import MUTATIONS, mutated
 
 STATE = {"step": 3, "model": {"weight": torch.arange(999.0)}, "window": [{"indices": torch.tensor([1])}], "text": "é"}

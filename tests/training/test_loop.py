@@ -15,7 +15,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from smdl.training import build, files, loop
+from smdl.common import storage
+from smdl.common.progress import Display
+from smdl.training import build, loop
 from smdl.training.config import (
     DataConfig,
     ModelConfig,
@@ -23,7 +25,6 @@ from smdl.training.config import (
     ScheduleConfig,
     TrainConfig,
 )
-from smdl.training.progress import Display
 from smdl.training.state import restore, state_of
 from tests.faults import (
     EXITS_OF_RUNS,
@@ -229,7 +230,7 @@ def test_a_disk_that_is_full_at_any_file_operation_loses_nothing(tmp_path):
     assert len(disk.done) == FULL_DISK_OPERATIONS
     for at, operation in enumerate(disk.done):
         folder = tmp_path / str(at + 1)
-        with pytest.raises(files.DiskError) as raised, failing_disk(folder, at, full):
+        with pytest.raises(storage.DiskError) as raised, failing_disk(folder, at, full):
             loop.train(config, folder)
         name = re.sub(r"^\.(.*)\.\d+\.\d+\.part$", r"\1", operation.rpartition("/")[2])
         path = folder / name if "/" in operation and name != ".lock" else folder
@@ -280,12 +281,12 @@ def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resume
     with pytest.raises(ValueError, match="finished"):
         loop.resume(tmp_path / "run")
     path = tmp_path / "run" / "summary.json"
-    summary = files.read_json(path)
-    assert summary["metrics_sha256"] == files.digest(tmp_path / "run" / "metrics.jsonl")
+    summary = storage.read_json(path)
+    assert summary["metrics_sha256"] == storage.digest(tmp_path / "run" / "metrics.jsonl")
     path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 2'))
-    assert files.read_json(path) is None
+    assert storage.read_json(path) is None
     loop.resume(tmp_path / "run")
-    assert files.read_json(path) == summary, "a damaged summary is written again"
+    assert storage.read_json(path) == summary, "a damaged summary is written again"
     path.unlink()
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"?")
     with pytest.raises(
@@ -365,7 +366,7 @@ OWN = """
 import os, random, signal, numpy as np, torch
 from pathlib import Path
 from torch.utils.data import TensorDataset, get_worker_info
-from smdl.strategies.strategy import Strategy, drawn
+from smdl.loading.strategies.strategy import Strategy, drawn
 
 def data():
     points = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
@@ -470,7 +471,7 @@ def test_a_mutated_checkpoint_is_never_resumed(tmp_path):
     """The mutations of one real checkpoint, through the function that a run calls."""
     with pytest.raises(loop.Interrupted):
         loop.train(SMALL, tmp_path / "run", Stop(9))
-    path, run = tmp_path / "run" / "checkpoint.pt", loop.Run(SMALL)
+    path, run = tmp_path / "run" / "checkpoint.pt", loop.TrainingRun(SMALL)
     content, before = path.read_bytes(), str(state_of(run))
     for number in range(MUTATIONS):
         path.write_bytes(mutated(content, number))
@@ -504,7 +505,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
     config = replace(SMALL, method=method)
     with pytest.raises(loop.Interrupted):
         loop.train(config, tmp_path / "run", Stop(9))
-    path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.Run(config), 0
+    path, run, tried = tmp_path / "run" / "checkpoint.pt", loop.TrainingRun(config), 0
     run.checkpoint, before = path, str(state_of(run))
     wrong = [None, "text", [], {}, -1, 10**9, torch.zeros(3, 7), torch.full((130,), 999)]
     for value in VALUES:
@@ -565,8 +566,8 @@ def test_mutated_features_of_the_reference_model_are_never_used(tmp_path):
     content = path.read_bytes()
     for number in range(MUTATIONS):
         path.write_bytes(mutated(content, number))
-        with pytest.raises(files.DamagedFileError):
-            files.read_sealed(path, build._CACHED)
+        with pytest.raises(storage.DamagedFileError):
+            storage.read_sealed(path, build._CACHED)
 
 
 def test_a_killed_worker_of_the_loader_is_one_line_and_the_run_resumes(own, tmp_path):

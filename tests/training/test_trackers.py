@@ -2,7 +2,7 @@
 
 import pytest
 
-from smdl.cli import main
+from smdl.cli.commands import main
 from smdl.training import loop
 from smdl.training.trackers import Tracker, scalars
 from tests.report.made import read_lines

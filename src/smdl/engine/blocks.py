@@ -34,7 +34,7 @@ Report = Callable[[int, int], None]  # done, total
 
 
 @dataclass(frozen=True)
-class Side:
+class BlockSide:
     """Points as the rows or as the columns of a block."""
 
     rows: Tensor  # (m, D) float32, centred unless the distance is an angle
@@ -43,9 +43,9 @@ class Side:
     e: Tensor  # (m,) ‖e‖² and ‖f‖² of gradients, else `size`
     f: Tensor
 
-    def part(self, at: slice) -> "Side":
+    def part(self, at: slice) -> "BlockSide":
         errors = None if self.errors is None else self.errors[at]
-        return Side(self.rows[at], errors, self.size[at], self.e[at], self.f[at])
+        return BlockSide(self.rows[at], errors, self.size[at], self.e[at], self.f[at])
 
     def columns(self) -> "Columns":
         errors = None if self.errors is None else self.errors.numpy()
@@ -76,7 +76,7 @@ class Blocks:
         step = 2.0 ** (math.frexp(diameter)[1] - 4)
         return widest(np.round(mean / step) * step, self.device)
 
-    def side(self, points: Tensor | slice) -> Side:
+    def side(self, points: Tensor | slice) -> BlockSide:
         """Return the given points, ready for blocks."""
         rows = self._metric.space.rows[points]
         if self._gradients is None:
@@ -84,9 +84,9 @@ class Blocks:
         e, f = self._gradients.norms[0][points], self._gradients.norms[1][points] * self._factor**2
         size = (e * f).sqrt() if self._metric.code == COSINE else e * f
         errors = self._gradients.errors[points].to(torch.float32)
-        return Side((rows * self._factor).to(torch.float32), errors, size, e, f)
+        return BlockSide((rows * self._factor).to(torch.float32), errors, size, e, f)
 
-    def side_of(self, rows: Tensor) -> Side:
+    def side_of(self, rows: Tensor) -> BlockSide:
         """Return the points with these features, ready for blocks."""
         wide, angle = real(self.device), self._metric.code == COSINE
         if self._centre is not None:
@@ -99,9 +99,9 @@ class Blocks:
         rows = rows.to(torch.float32)
         size = torch.cat([part.to(wide).square().sum(1) for part in rows.split(COLUMNS)])
         size = size.sqrt() if angle else size
-        return Side(rows, None, size, size, size)
+        return BlockSide(rows, None, size, size, size)
 
-    def similarities(self, a: Side, b: Side) -> Tensor:
+    def similarities(self, a: BlockSide, b: BlockSide) -> Tensor:
         """Return 1 − φ/D of every pair, (len(a), len(b)) float32: multiples of 2⁻²⁴ in [0, 1]."""
         if self.device.type == "cpu":
             products, others = self._products(a, b)
@@ -109,7 +109,7 @@ class Blocks:
             return torch.from_numpy(products)
         return self._to_similarities(self._gaps(a, b))
 
-    def add_rises(self, a: Side, b: Side, best: Tensor, caps: Tensor | None, gains: Tensor) -> None:
+    def add_rises(self, a: BlockSide, b: BlockSide, best: Tensor, caps: Tensor | None, gains: Tensor) -> None:
         """Add Σ_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`."""
         if self.device.type == "cpu":
             products, others = self._products(a, b)
@@ -121,7 +121,9 @@ class Blocks:
         found = found if caps is None else found.clamp_(max=caps)
         gains += (found - best).clamp_(min=0).sum(-1, dtype=gains.dtype)
 
-    def rises(self, a: Side, b: Side, best: Tensor, caps: Tensor | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def rises(
+        self, a: BlockSide, b: BlockSide, best: Tensor, caps: Tensor | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row i, column j and min(s_ij, cap_j) of every pair where that is above best_j, row by row."""
         if self.device.type == "cpu":
             products, others = self._products(a, b)
@@ -145,11 +147,11 @@ class Blocks:
         ]()
         return 1.0 - (distances * self._measure.scale).clamp(max=1.0).to(torch.float32)
 
-    def _products(self, a: Side, b: Side) -> tuple[np.ndarray, np.ndarray | None]:
+    def _products(self, a: BlockSide, b: BlockSide) -> tuple[np.ndarray, np.ndarray | None]:
         others = None if a.errors is None or b.errors is None else (a.errors @ b.errors.T).numpy()
         return (a.rows @ b.rows.T).numpy(), others
 
-    def _gaps(self, a: Side, b: Side) -> Tensor:
+    def _gaps(self, a: BlockSide, b: BlockSide) -> Tensor:
         """Return ‖u − v‖², or 1 − cos, of every pair: what `block_loops` computes, on any device."""
         dots, m = (a.rows @ b.rows.T).to(a.size.dtype), self._measure
         if a.errors is not None and b.errors is not None:
@@ -162,7 +164,7 @@ class Blocks:
         gaps[i, j] = by_chunks(lambda i, j: self._exact(a, b, i, j), i, j, a.rows.shape[1])
         return gaps
 
-    def _exact(self, a: Side, b: Side, i: Tensor, j: Tensor) -> Tensor:
+    def _exact(self, a: BlockSide, b: BlockSide, i: Tensor, j: Tensor) -> Tensor:
         gaps = (a.rows[i] - b.rows[j]).to(a.size.dtype).square().sum(-1)
         if a.errors is None or b.errors is None:
             return gaps
@@ -197,7 +199,7 @@ class Blocks:
                 self._search_in_torch(a, torch.from_numpy(rows[part]).to(self.device), graph, part)
         return graph
 
-    def _search(self, a: Side, rows: np.ndarray, graph: Graph, part: slice) -> None:
+    def _search(self, a: BlockSide, rows: np.ndarray, graph: Graph, part: slice) -> None:
         neighbours, gaps = graph.neighbours[part], np.full((len(rows), graph.neighbours.shape[1]), np.inf)
         held = np.ones(len(rows), np.int64)
         neighbours[:, 0], gaps[:, 0] = rows, -1.0
@@ -212,7 +214,7 @@ class Blocks:
             gaps[:, 0] = np.where(a.size.numpy() > 0, 0.0, 1.0)
         to_similarities(gaps, self._measure, graph.similarities[part])
 
-    def _search_in_torch(self, a: Side, rows: Tensor, graph: Graph, part: slice) -> None:
+    def _search_in_torch(self, a: BlockSide, rows: Tensor, graph: Graph, part: slice) -> None:
         k = graph.neighbours.shape[1]
         gaps = torch.full((len(rows), 0), math.inf, dtype=a.size.dtype, device=self.device)
         neighbours = torch.empty(len(rows), 0, dtype=torch.int64, device=self.device)

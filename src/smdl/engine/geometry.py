@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl import memory
+from smdl.common import memory
 from smdl.engine import arithmetic, neighbours
-from smdl.engine.blocks import COLUMNS, Blocks, Side, tiles
+from smdl.engine.blocks import COLUMNS, Blocks, BlockSide, tiles
 from smdl.engine.distances import FeatureSpace, Metric, in_safe_range
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.pool import Pool, host
@@ -56,7 +56,7 @@ class Geometry:
         self.search: str | None = None  # how the neighbours were found, and the share of them that was found
         self.recall: float | None = None
         self._moved: dict[str, Tensor] = {}
-        self._sides: list[tuple[slice, Side]] | None = None
+        self._sides: list[tuple[slice, BlockSide]] | None = None
 
     @cached_property
     def scaled_features(self) -> tuple[Tensor, float]:
@@ -152,7 +152,7 @@ class Geometry:
             matrix = self.blocks.matrix(partial(self.report, "similarities"))
         return matrix if self.caps is None else matrix.clamp_(max=self.caps)
 
-    def covered_blocks(self) -> Iterator[tuple[slice, Side]]:
+    def covered_blocks(self) -> Iterator[tuple[slice, BlockSide]]:
         """Yield the samples that facility location is measured on, block by block."""
         if self._sides is None:
             count = len(self.pool) if self.covered is None else len(self.covered)

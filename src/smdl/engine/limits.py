@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.common.messages import choice, number, positive, whole_number
 from smdl.engine.greedy.maximise import Limits
 from smdl.engine.pool import Array
-from smdl.errors import choice, number, positive, whole_number
 
 
 def check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> tuple[int, int, float]:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from smdl.common.messages import choice, number, one_of, positive, unknown, whole_number
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import CONCAVE
 from smdl.engine.distances import DISTANCES
 from smdl.engine.geometry import Geometry
 from smdl.engine.pool import Pool
 from smdl.engine.terms import TERMS, ModularTerm, SetTerm
-from smdl.errors import choice, number, one_of, positive, unknown, whole_number
 
 SPACES = ("features", "gradients")
 NORMALISATIONS = ("pool", "candidates")

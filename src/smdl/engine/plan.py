@@ -1,4 +1,4 @@
-"""Plan: how `select` will do its work, how much memory and time that takes, before it starts."""
+"""SelectionPlan: how `select` will do its work, how much memory and time that takes, before it starts."""
 
 import time
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ ENGINES = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class SelectionPlan:
     """How a selection will be done. `objective` has the sample filled in; memory does not include the features."""
 
     engine: str
@@ -81,7 +81,9 @@ class Plan:
         )
 
 
-def explain(pool: Any, objective: Objective | str = "recommended", size: int = 1, *, optimizer: str = "auto") -> Plan:
+def explain(
+    pool: Any, objective: Objective | str = "recommended", size: int = 1, *, optimizer: str = "auto"
+) -> SelectionPlan:
     """Return the plan of `select(pool, objective, size)`: `print` it. Only the shape of the pool is read."""
     features = pool.features if isinstance(pool, Pool) else pool
     shape = getattr(features, "shape", None) or np.shape(features)
@@ -97,7 +99,7 @@ _HALVES = {str(kind).removeprefix("torch.") for kind in HALVES}
 
 def make_plan(
     objective: Objective, n: int, width: int, size: int, optimizer: str, device: torch.device, *, half: bool = False
-) -> Plan:
+) -> SelectionPlan:
     """Decide what to compute from n and size alone, and how to compute it from the memory too."""
     engine, objective = _engine(objective, n, size, device)
     optimizer = resolve_optimizer(optimizer, objective, n, n, size)
@@ -110,7 +112,7 @@ def make_plan(
     base = 3 + (objective.distance == "euclidean") * 2
     seconds += (base + passes) * n * width * ROW
     memory, passes = copied + memory + 48 * n, base + passes
-    return Plan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
+    return SelectionPlan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
 
 
 def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:

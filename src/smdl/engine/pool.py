@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.common.messages import true_or_false
 from smdl.engine import arithmetic
-from smdl.errors import true_or_false
 
 Array = np.ndarray | Tensor | Sequence[Any]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from smdl.common.messages import choice
 from smdl.engine.jit import compiled
-from smdl.errors import choice
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

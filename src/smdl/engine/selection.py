@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.common.messages import callable_or_none, choice, number, one_of, whole_number
 from smdl.engine.geometry import DENSE, no_report
 from smdl.engine.greedy.maximise import OPTIMIZERS, Rule
 from smdl.engine.greedy.partition import Spread, get_mini_batch
@@ -20,7 +21,6 @@ from smdl.engine.objective import Objective, Problem, as_objective
 from smdl.engine.plan import LONG, make_plan, resolve_optimizer, with_sample
 from smdl.engine.pool import HALVES, Array, Pool
 from smdl.engine.terms import TERMS, FacilityLocation, ModularTerm
-from smdl.errors import callable_or_none, choice, number, one_of, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def select(
     among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
     size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
     threads       for partitions; torch's number of threads by default. The result does not depend on it.
-    spread        shares the partitions with other processes, see `smdl.distributed.Ranks`. Nor does it on this.
+    spread        shares the partitions with other processes, see `smdl.loading.ranks.Ranks`. Nor does it on this.
     progress      called as progress(what, done, total) during long work
 
     Above 65,536 samples, facility_location is measured on max(20,000, 16 × size) random samples of the pool (set

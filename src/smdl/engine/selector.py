@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.common.messages import choice, unknown
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import Array, Pool
 from smdl.engine.selection import Selection, as_pool, select
-from smdl.errors import choice, unknown
 
 
 class Selector:

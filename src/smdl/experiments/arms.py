@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from smdl.experiments.plan import Plan
-from smdl.methods import as_method
+from smdl.experiments.comparison_plan import ComparisonPlan
+from smdl.loading.methods import as_method
 from smdl.training.config import TrainConfig, from_dict, to_dict
 
 Overrides = dict[str, Any]
@@ -30,7 +30,7 @@ def merged(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     return result
 
 
-def arm_config(plan: Plan, arm: str, **more: Any) -> TrainConfig:
+def arm_config(plan: ComparisonPlan, arm: str, **more: Any) -> TrainConfig:
     """Return the config of an arm: the plan's base, changed by the arm, by its tuned learning rate, then by `more`."""
     tuned = {"optimizer": {"lr": plan.learning_rates[arm]["rate"]}} if arm in plan.learning_rates else {}
     return with_overrides(from_dict(TrainConfig, plan.base), merged(plan.arms[arm], tuned), **more)

@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from smdl import clock
-from smdl.candidates.source import steps_per_epoch
-from smdl.loader import DataLoader
+from smdl.common import clock
+from smdl.common.progress import Display
+from smdl.loading.candidates.base import steps_per_epoch
+from smdl.loading.loader import DataLoader
 from smdl.scoring.scorer import NotFiniteError
 from smdl.training.build import reference_seconds
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import Splits, load
 from smdl.training.datasets.user_dataset import labels_of
-from smdl.training.loop import DivergedError, Run, threads
+from smdl.training.loop import DivergedError, TrainingRun, threads
 from smdl.training.meters import Meters, balance
-from smdl.training.progress import Display
 
 #: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
 STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 180.0
@@ -56,7 +56,7 @@ def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {arm: scaled(cost) for arm, cost in found.items()}
 
 
-class Side(Protocol):
+class TimedSide(Protocol):
     """An arm that is trained a few steps at a time, only to time it."""
 
     loader: Any  # a smdl.DataLoader, after the first turn
@@ -76,14 +76,14 @@ class Side(Protocol):
 
 
 def take_turns(
-    sides: Mapping[str, Side], display: Display, budget: float | None = None, most: int | None = None
+    sides: Mapping[str, TimedSide], display: Display, budget: float | None = None, most: int | None = None
 ) -> dict[str, Any]:
     """Return the seconds per step of each side, by part, and its facts.
 
     In every round each side has its turn. The result follows from the median, over rounds, of the ratio of the side's
     step time to the first side's: other work on the machine changes that least. The first round does not count, because
-    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`. `wall_factor` is the wall-clock
-    time of the rounds over their time by `smdl.clock`, which leaves out the time in which others have the core.
+    caches fill and kernels compile in it. There are at most ROUNDS more, or `most`. `wall_factor` is the ratio of
+    the wall-clock time of the rounds to their time by `smdl.common.clock`, which leaves out waiting for a core.
     """
     most = ROUNDS if most is None else most
     fewest, longest = (FEWEST_ROUNDS, SECONDS) if budget is None else (1, min(SECONDS, SHARE * budget))
@@ -182,7 +182,7 @@ class ConfigSide:
 
     def __init__(self, config: TrainConfig, display: Display, splits: Splits | None = None) -> None:
         started = time.perf_counter()
-        self.run = Run(config, display, splits)
+        self.run = TrainingRun(config, display, splits)
         self.setup = time.perf_counter() - started
         loader = self.run.loader
         self.reference_seconds: float | None = None
@@ -230,7 +230,7 @@ def _total(turn: dict[str, float]) -> float:
     return sum(seconds for name, seconds in turn.items() if name != "forwards")
 
 
-def _summary(name: str, side: Side, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
+def _summary(name: str, side: TimedSide, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
     extra = side.epoch_seconds()
     ratios = [(_total(turns[name]) + extra) / _total(next(iter(turns.values()))) for turns in rounds]
     seconds = first * median(ratios)

@@ -9,18 +9,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from smdl.common.environment import command
+from smdl.common.progress import ArmProgress, Display
+from smdl.common.storage import locked, read_json, write_json
 from smdl.experiments.arms import arm_config
 from smdl.experiments.calibration import SECONDS, SHARE, at_speed_of, calibrate, lengths
+from smdl.experiments.comparison_plan import ComparisonPlan, PlannedRun, read_plan, write_plan
 from smdl.experiments.folders import open_folder
-from smdl.experiments.plan import Plan, PlannedRun, read_plan, write_plan
 from smdl.experiments.results import collect
 from smdl.experiments.runner import Job, finished, job_of, run_all, run_name
 from smdl.experiments.runs import measured, read_run
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.experiments.tuning import RATE_FACTORS, best_rate, rate_configs
-from smdl.training.environment import command
-from smdl.training.files import locked, read_json, write_json
-from smdl.training.progress import ArmProgress, Display
 
 #: Numbers of seeds at which `--seeds auto` looks at the results and may stop.
 LOOKS = [5, 10, 20]
@@ -42,7 +42,9 @@ class Experiment:
     """A plan in a folder: plan.yaml, calibration.json and the runs. An interrupted experiment is resumed by starting it
     again."""
 
-    def __init__(self, folder: Path, plan: Plan, store: Path | None = None, display: Display | None = None) -> None:
+    def __init__(
+        self, folder: Path, plan: ComparisonPlan, store: Path | None = None, display: Display | None = None
+    ) -> None:
         self.folder, self.plan = folder, plan
         self.store = store or folder / "runs"
         self.display = display or Display()
@@ -144,7 +146,7 @@ class Experiment:
         return len(RATE_FACTORS) * sum(self._setup_seconds() + seconds for seconds in runs)
 
     def _run_seconds(self, arm: str, steps: int) -> float:
-        """Return the seconds of a run by the clock on the wall: training and evaluation."""
+        """Return the seconds of wall-clock time of a run: training and evaluation."""
         found = self.calibration[arm]
         evaluations = math.ceil(steps / found["steps_per_epoch"]) + 1
         training = steps * found["seconds_per_step"] * found.get("wall_factor", 1.0)
@@ -246,14 +248,14 @@ def speed(jobs: int) -> float:
 
 
 def run_plan(
-    plan: Plan,
+    plan: ComparisonPlan,
     out: Path,
     *,
     store: Path | None = None,
     auto: bool = False,
     jobs: int = 1,
     display: Display | None = None,
-    kind: Callable[[Path, Plan, Path | None, Display | None], Experiment] = Experiment,
+    kind: Callable[[Path, ComparisonPlan, Path | None, Display | None], Experiment] = Experiment,
 ) -> Experiment:
     """Calibrate and train a plan in its folder, or resume it. `results.collect` reads the results from there.
 

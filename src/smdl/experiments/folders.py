@@ -5,10 +5,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from smdl.experiments.plan import FolderError, Plan, read_plan, write_plan
+from smdl.common.storage import disk_errors, names, unused
+from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan, write_plan
 from smdl.experiments.runner import changes
 from smdl.training.config import TrainConfig, from_dict
-from smdl.training.files import disk_errors, names, unused
 
 #: Fields of a plan that may differ between two commands that resume the same experiment.
 NOT_COMPARED = (
@@ -17,7 +17,7 @@ NOT_COMPARED = (
 )  # fmt: skip
 
 
-def open_folder(out: Path, plan: Plan) -> Path:
+def open_folder(out: Path, plan: ComparisonPlan) -> Path:
     """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
     else, use the next free name."""
     used = list(takewhile(lambda folder: not unused(folder), names(out)))
@@ -32,7 +32,7 @@ def open_folder(out: Path, plan: Plan) -> Path:
     return folder
 
 
-def _holds(folder: Path, plan: Plan) -> bool:
+def _holds(folder: Path, plan: ComparisonPlan) -> bool:
     """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
     try:
         return _compared(read_plan(folder)) == _compared(plan)
@@ -40,7 +40,7 @@ def _holds(folder: Path, plan: Plan) -> bool:
         return False
 
 
-def _holds_part(folder: Path, plan: Plan) -> bool:
+def _holds_part(folder: Path, plan: ComparisonPlan) -> bool:
     """Whether the plan in a folder trains some of the runs of a plan. Minutes are for a given number of arms."""
     try:
         kept = read_plan(folder)
@@ -50,7 +50,7 @@ def _holds_part(folder: Path, plan: Plan) -> bool:
         return False
 
 
-def _part(plan: Plan, kept: Plan) -> Plan:
+def _part(plan: ComparisonPlan, kept: ComparisonPlan) -> ComparisonPlan:
     """Return the plan with the arms of `kept` alone."""
     against = {arm: rival for arm, rival in plan.against.items() if arm in kept.arms}
     shares = {arm: share for arm, share in plan.shares.items() if arm in kept.arms}
@@ -58,7 +58,7 @@ def _part(plan: Plan, kept: Plan) -> Plan:
     return replace(plan, arms=arms, against=against, shares=shares, methods=kept.methods, regimes=kept.regimes)
 
 
-def _compared(plan: Plan) -> dict[str, Any]:
+def _compared(plan: ComparisonPlan) -> dict[str, Any]:
     """Return the part of a plan that decides which runs it trains."""
     base = plan.base if plan.metric else changes(from_dict(TrainConfig, {**plan.base}))
     if plan.minutes is not None:  # the steps follow from the minutes

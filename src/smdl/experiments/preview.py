@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from smdl import clock
+from smdl.common import clock
+from smdl.common.messages import choice, positive
+from smdl.common.progress import Display
 from smdl.engine.pool import host
-from smdl.errors import choice, positive
-from smdl.experiments.calibration import SHARE, ConfigSide, Side, Stopwatch, epoch_seconds, take_turns, turn_steps
-from smdl.loader import DataLoader
-from smdl.methods import METHODS, as_method
+from smdl.experiments.calibration import SHARE, ConfigSide, Stopwatch, TimedSide, epoch_seconds, take_turns, turn_steps
+from smdl.loading.loader import DataLoader
+from smdl.loading.methods import METHODS, as_method
 from smdl.scoring.batches import move
-from smdl.scoring.reading import Request, stored_labels, worker_errors
+from smdl.scoring.reading import ReadRequest, stored_labels, worker_errors
 from smdl.scoring.weighted_loss import weighted_mean
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import Splits
 from smdl.training.generators import seeded_generators
-from smdl.training.progress import Display
 
 #: Samples whose features are compared with each other, and how many are compared at once.
 EXAMINED, BLOCK = 4000, 500
@@ -170,7 +170,7 @@ def _preview(make: Callable[[str], Any], methods: Sequence[str] | None, seconds:
     for name in names:
         as_method(name)  # unknown names are errors
     display.phase("loading")
-    sides: dict[str, Side] = {}
+    sides: dict[str, TimedSide] = {}
     skipped = {}
     for name in names:
         try:
@@ -291,7 +291,7 @@ def look_at(loader: DataLoader) -> DataLook:
     samples = len(loader.dataset)  # type: ignore[arg-type]
     rows = np.sort(np.random.default_rng(loader.seed).permutation(samples)[:EXAMINED])
     parts = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    requests = [Request(0, part.tolist(), train=False, score=True) for part in parts]
+    requests = [ReadRequest(0, part.tolist(), train=False, score=True) for part in parts]
     with torch.random.fork_rng(devices=[]), worker_errors():
         scores = loader._scorer.all((batch for _, batch in loader._reader.read(requests)), len(rows))
     labels, stored = np.zeros(0, np.int64), stored_labels(loader.dataset)

@@ -8,7 +8,7 @@ from smdl.experiments.statistics import MARGIN, Estimate
 
 
 @dataclass
-class Run:
+class RunRecord:
     """A run of an experiment. A run with a problem has no epochs."""
 
     arm: str
@@ -132,14 +132,14 @@ class Results:
     rows: list[Row] = field(default_factory=list)
     tests: list[Comparison] = field(default_factory=list)
     calibration: dict[str, dict[str, Any]]  # arm -> what calibration.json says
-    runs: list[Run]
+    runs: list[RunRecord]
     problems: list[str]
     warnings: list[str] = field(default_factory=list)
     config: dict[str, Any]
     overrides: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any]
 
-    def finished(self, arm: str, protocol: str) -> list[Run]:
+    def finished(self, arm: str, protocol: str) -> list[RunRecord]:
         """Return the runs of an arm that have something to show."""
         mine = (run for run in self.runs if run.arm == arm and run.protocol == protocol)
         return [run for run in mine if run.epochs and not run.problem]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from smdl.errors import unknown
-from smdl.experiments.plan import Plan
+from smdl.common.messages import unknown
+from smdl.experiments.comparison_plan import ComparisonPlan
 
 _CLEAN = {"imbalance": 1.0, "hidden_imbalance": 1.0, "duplicates": 0.0, "label_noise": 0.0}
 #: The option of the data that makes a regime, and its usual strength, by the name of the regime.
@@ -35,7 +35,9 @@ def data_options(regime: str) -> dict[str, Any]:
     return {**_CLEAN, option: strength}
 
 
-def comparison(title: str, base: dict[str, Any], methods: Sequence[str], regimes: Sequence[str], **more: Any) -> Plan:
+def comparison(
+    title: str, base: dict[str, Any], methods: Sequence[str], regimes: Sequence[str], **more: Any
+) -> ComparisonPlan:
     """Return the plan of a comparison. In several regimes, an arm is a method in a regime, and is tested against the
     baseline of its regime. `more` are other fields of the plan."""
     options = {regime: data_options(regime) for regime in regimes}
@@ -52,7 +54,7 @@ def comparison(title: str, base: dict[str, Any], methods: Sequence[str], regimes
                 against[arm] = arm_name(baseline, regime)
             if share != 1:
                 shares[arm] = share
-    return Plan(
+    return ComparisonPlan(
         title,
         base,
         arms,

@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import fmean, median_low
 from typing import Any
 
-from smdl.experiments.plan import FolderError, Plan, read_plan
-from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, Run, Welch
+from smdl.common.storage import read_json, write_bytes, write_json
+from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
+from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, Welch
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.runs import MEASURES, Epoch, measured, read_run, read_summary, training_seconds
 from smdl.experiments.statistics import (
@@ -23,7 +24,6 @@ from smdl.experiments.statistics import (
     seeds_needed,
 )
 from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
-from smdl.training.files import read_json, write_bytes, write_json
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
@@ -62,7 +62,7 @@ def write(folder: Path, results: Results) -> None:
     write_bytes(folder / "results.csv", text.getvalue().encode())
 
 
-def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:
+def verdict(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
     """Say what the tests at the primary endpoint found."""
     tests = [test for test in tests if test.protocol == plan.primary]
     rival = "each against its own baseline" if plan.against else f"against {plan.baseline}"
@@ -72,20 +72,22 @@ def verdict(plan: Plan, tests: list[Comparison], equal: str) -> str:
     return f"{start}: {'; '.join(finding(test, bool(plan.against)) for test in tests)}."
 
 
-def _shortened(plan: Plan) -> str:
+def _shortened(plan: ComparisonPlan) -> str:
     """Say how much shorter than planned the runs are."""
     if plan.planned_steps is None or plan.minutes is None:
         return ""
     return f", shortened from {plan.planned_steps:,} to {plan.base['steps']:,} steps to fit {plan.minutes:g} minutes"
 
 
-def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
+def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) -> Results:
     runs = []
     for planned in plan.runs:
         files = read_run(folder / planned.folder, planned.steps)
         problem = files.problems[0] if files.problems else None
         epochs = [] if problem else files.epochs
-        runs.append(Run(planned.arm, planned.protocol, planned.seed, planned.folder, planned.steps, epochs, problem))
+        runs.append(
+            RunRecord(planned.arm, planned.protocol, planned.seed, planned.folder, planned.steps, epochs, problem)
+        )
     rows = [_row(plan, calibration, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
     data = {arm: _data(folder, plan, calibration, arm) for arm in plan.arms}
     tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs, data)]
@@ -111,7 +113,7 @@ def _collect(folder: Path, plan: Plan, calibration: dict[str, Any]) -> Results:
     )
 
 
-def _answer(plan: Plan, tests: list[Comparison], equal: str) -> str:
+def _answer(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
     """Answer "should I use it here?", regime by regime if there are several."""
     tests = [test for test in tests if test.protocol == plan.primary]
     if not plan.regimes:
@@ -134,7 +136,7 @@ def _equal(protocol: str, rows: list[Row]) -> str:
     return "epochs" if protocol == "steps" and len(steps) > 1 else protocol
 
 
-def _data(folder: Path, plan: Plan, calibration: dict[str, Any], arm: str) -> DataFacts:
+def _data(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any], arm: str) -> DataFacts:
     """Return what the accuracies are measured on; the number of classes from a run where the calibration is older."""
     found = calibration[arm]
     classes = found.get("classes")
@@ -154,7 +156,7 @@ def _chance_problems(rows: list[Row], equal: dict[str, str], data: dict[str, Dat
     ]
 
 
-def _warnings(plan: Plan, rows: list[Row]) -> list[str]:
+def _warnings(plan: ComparisonPlan, rows: list[Row]) -> list[str]:
     """Say what makes the numbers less certain than they look."""
     low, high = TIME_RATIO
     found = [
@@ -173,7 +175,7 @@ def _warnings(plan: Plan, rows: list[Row]) -> list[str]:
     return found
 
 
-def _environment(plan: Plan, folders: list[Path]) -> dict[str, Any]:
+def _environment(plan: ComparisonPlan, folders: list[Path]) -> dict[str, Any]:
     """Return the environment of the first finished run, and the commits of all: runs may be shared, and older."""
     found = [summary["environment"] for folder in dict.fromkeys(folders) if (summary := read_summary(folder))]
     if not found:
@@ -184,16 +186,16 @@ def _environment(plan: Plan, folders: list[Path]) -> dict[str, Any]:
     return {**found[0], "commit": ", ".join(names), **command}
 
 
-def _of(runs: list[Run], arm: str, protocol: str) -> list[Run]:
+def _of(runs: list[RunRecord], arm: str, protocol: str) -> list[RunRecord]:
     return [run for run in runs if run.arm == arm and run.protocol == protocol and not run.problem]
 
 
-def _values(runs: list[Run], name: str) -> list[float]:
+def _values(runs: list[RunRecord], name: str) -> list[float]:
     """Return a quantity of each run that has it."""
     return [found[name] for run in runs if name in (found := measured(run.epochs))]
 
 
-def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[Run]) -> Row:
+def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[RunRecord]) -> Row:
     mine, cost = _of(runs, arm, protocol), calibration[arm]
     steps = next(run.steps for run in plan.runs if (run.arm, run.protocol) == (arm, protocol))
     goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")  # a metric of the user has no curve
@@ -222,7 +224,9 @@ def _row(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs:
     )
 
 
-def _by_the_log(plan: Plan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[Run]) -> float | None:
+def _by_the_log(
+    plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[RunRecord]
+) -> float | None:
     """Return the ratio of an arm's logged seconds to the baseline's, each with the seconds of its reference model. Only
     a check: runs may share the machine."""
     spent = []
@@ -244,7 +248,7 @@ def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
     return next((record["steps"] for record in epochs if 100 * (1 - record["test_error"]) >= accuracy), None)
 
 
-def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts]) -> list[Comparison]:
+def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dict[str, DataFacts]) -> list[Comparison]:
     finals = {arm: _finals(runs, arm, protocol, plan.endpoint) for arm in plan.arms}
     rivals = plan.rivals
     pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
@@ -279,12 +283,12 @@ def _tests(plan: Plan, protocol: str, runs: list[Run], data: dict[str, DataFacts
     return found
 
 
-def _finals(runs: list[Run], arm: str, protocol: str, endpoint: str) -> dict[int, float]:
+def _finals(runs: list[RunRecord], arm: str, protocol: str, endpoint: str) -> dict[int, float]:
     """Return the final accuracy, or the metric of the user, of each seed."""
     return {run.seed: measured(run.epochs)[endpoint] for run in _of(runs, arm, protocol)}
 
 
-def _margin(plan: Plan, baseline: dict[int, float]) -> float:
+def _margin(plan: ComparisonPlan, baseline: dict[int, float]) -> float:
     """Return the margin of equivalence: 0.5 points of accuracy; of a metric of the user what the plan says, or 0.5 % of
     the baseline's mean."""
     if not plan.metric:

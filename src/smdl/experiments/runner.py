@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from smdl.common.interrupts import Interrupted
+from smdl.common.progress import Display
+from smdl.common.storage import disk_errors, locked, read_json, write_json
 from smdl.experiments.runs import read_summary
 from smdl.training.checkpoint import CheckpointError
 from smdl.training.config import TrainConfig, from_dict, to_dict
-from smdl.training.files import disk_errors, locked, read_json, write_json
-from smdl.training.interrupts import Interrupted
-from smdl.training.loop import DivergedError, KilledError, Run
-from smdl.training.progress import Display
+from smdl.training.loop import DivergedError, KilledError, TrainingRun
 
 #: Seconds that a worker has to write a checkpoint after the main process was killed.
 GRACE = 5.0
@@ -133,16 +133,16 @@ def train_one(values: dict[str, Any], folder: Path) -> None:
         raise Interrupted(run.stopped_by, AGAIN)
 
 
-def _trained(config: TrainConfig, folder: Path) -> Run:
+def _trained(config: TrainConfig, folder: Path) -> TrainingRun:
     """Train a run to its end. If its checkpoint cannot be read, start again from the config."""
-    run = Run(config)
+    run = TrainingRun(config)
     try:
         run.begin(folder)
     except CheckpointError as error:
         warnings.warn(f"{error}. The run is trained again from its start", stacklevel=2)
         with disk_errors(folder / "checkpoint.pt"):
             (folder / "checkpoint.pt").unlink()
-        run = Run(config)
+        run = TrainingRun(config)
         run.begin(folder)
     return run
 

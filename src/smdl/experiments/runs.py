@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from smdl.training.files import digest, read_json
+from smdl.common.storage import digest, read_json
 
 Epoch = dict[str, Any]  # a line of metrics.jsonl
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from smdl.experiments.arms import arm_config
-from smdl.experiments.plan import Plan
+from smdl.experiments.comparison_plan import ComparisonPlan
 from smdl.experiments.runner import run_name
 from smdl.experiments.runs import read_run
 from smdl.training.config import TrainConfig
@@ -16,7 +16,7 @@ RATE_FACTORS = (1.0, 0.5, 2.0)
 VALIDATION, TUNING_SEED = 0.1, 1_000_000
 
 
-def rate_configs(plan: Plan, arm: str, steps: int) -> list[TrainConfig]:
+def rate_configs(plan: ComparisonPlan, arm: str, steps: int) -> list[TrainConfig]:
     """Return a config per learning rate of an arm."""
     usual = arm_config(plan, arm)
     split = {"validation": usual.data.validation or VALIDATION}

@@ -1,15 +1,15 @@
-"""Selective: a net of skorch that trains on selected batches."""
+"""SelectiveNet: a net of skorch that trains on selected batches."""
 
 from typing import Any
 
-from smdl.loader import DataLoader
+from smdl.loading.loader import DataLoader
 
 Base: Any = object  # the net that follows in the list of base classes
 
 
-class Selective(Base):
-    """Put this before a net: `class MyNet(Selective, NeuralNetClassifier)`. Options of `smdl.DataLoader` are those of
-    the training iterator: `iterator_train__method="fresh"`.
+class SelectiveNet(Base):
+    """Put this before a net: `class MyNet(SelectiveNet, NeuralNetClassifier)`. Options of `smdl.DataLoader` are those
+    of the training iterator: `iterator_train__method="fresh"`.
 
     The loader scores `module_`, the module that the net trains. (A loader that is made by hand would hold the module
     that you passed, and scikit-learn's `clone` trains a copy of it.) Every `fit` and `partial_fit` makes a loader, for

@@ -11,7 +11,7 @@ import torch
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
-from smdl.loader import DataLoader
+from smdl.loading.loader import DataLoader
 
 FILE = "smdl_loader.pt"
 Base: Any = object  # the Trainer that follows in the list of base classes
@@ -29,8 +29,8 @@ class SaveLoader(TrainerCallback):
             torch.save(taken, Path(args.output_dir) / f"checkpoint-{state.global_step}" / FILE)
 
 
-class Selective(Base):
-    """Put this before a Trainer class: `class MyTrainer(Selective, Seq2SeqTrainer)`.
+class SelectiveTrainerMixin(Base):
+    """Put this before a Trainer class: `class MyTrainer(SelectiveTrainerMixin, Seq2SeqTrainer)`.
 
     selection   arguments of `smdl.DataLoader`, such as {"method": "fresh"}. The data set, the collator, the batch size,
                 the workers and the seed are those of the Trainer, unless they are given here.
@@ -111,7 +111,7 @@ class _Group:
         return islice(self._batches, self._count)
 
 
-class SelectiveTrainer(Selective, Trainer):
+class SelectiveTrainer(SelectiveTrainerMixin, Trainer):
     """The Trainer on selected batches: `SelectiveTrainer(model=model, args=args, train_dataset=data)`."""
 
 

@@ -9,7 +9,7 @@ from smdl.experiments.records import Comparison, Results
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.statistics import Difference
 from smdl.report.figures import Look, blank, label
-from smdl.report.tables import VERDICTS, estimate_text, rows_of
+from smdl.report.summaries import VERDICTS, estimate_text, rows_of
 
 #: Points of accuracy at which the colour becomes stronger.
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from smdl.experiments.records import Results
 from smdl.experiments.statistics import LEVEL, MARGIN
 from smdl.experiments.verdicts import finding
-from smdl.report import paper_tables, plots, tables, usage_plots
+from smdl.report import paper_tables, plots, usage_plots
+from smdl.report import summaries as tables
 from smdl.report.contents import FigureEntry, Panel, pictured
 from smdl.report.figures import DARK, DASHES, LIGHT, Look, Theme, data_uri, look_of, png, recoloured, svg
 from smdl.report.usage import KINDS, Usage, uneven

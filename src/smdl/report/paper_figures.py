@@ -7,12 +7,12 @@ from textwrap import wrap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from smdl.common.storage import read_json, write_bytes
 from smdl.experiments.records import Results
 from smdl.experiments.results import collect
-from smdl.experiments.sweeps import ITEMS_FILE
+from smdl.paper.sweeps import ITEMS_FILE
 from smdl.report.figures import PANEL, blank, label, look_of, png, tidy
 from smdl.report.plots import AXES, QUANTITIES, draw_curves
-from smdl.training.files import read_json, write_bytes
 
 #: What each figure of the paper draws over the epochs.
 SHOWN = {

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from smdl.experiments.records import Results
 from smdl.experiments.statistics import Estimate
-from smdl.report.tables import estimate_text, shown
+from smdl.report.summaries import estimate_text, shown
 
 #: Format of a measure.
 FORMATS = {"final_accuracy": ".2f", "mean_accuracy": ".2f", "final_loss": ".3f", "mean_loss": ".3f"}

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from smdl.experiments.plan import FolderError
-from smdl.experiments.records import Results, Run
+from smdl.common.storage import disk_errors, write_bytes
+from smdl.experiments.comparison_plan import FolderError
+from smdl.experiments.records import Results, RunRecord
 from smdl.experiments.results import collect, write
 from smdl.experiments.runs import Epoch, is_run, read_config, read_run
 from smdl.report.contents import figures_of, thinned
@@ -15,7 +16,6 @@ from smdl.report.paper_figures import read_items, render_items
 from smdl.report.plots import column
 from smdl.report.selection_page import render_selection
 from smdl.report.usage import read_usage
-from smdl.training.files import disk_errors, write_bytes
 
 
 def render(folder: Path) -> Path:
@@ -69,7 +69,7 @@ def run_results(folder: Path) -> Results:
         primary="run",
         protocols=["run"],
         calibration={method: _cost(files.epochs)},
-        runs=[Run(method, "run", seed, ".", None, files.epochs, None)],
+        runs=[RunRecord(method, "run", seed, ".", None, files.epochs, None)],
         problems=[*problems, *files.problems],
         config=config,
         environment=files.summary["environment"] if files.summary else {},

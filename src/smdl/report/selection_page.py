@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from smdl.experiments.plan import FolderError
+from smdl.common.storage import read_json, write_bytes
+from smdl.experiments.comparison_plan import FolderError
 from smdl.report.contents import Panel
 from smdl.report.figures import PANEL, Look, blank, tidy
 from smdl.report.page import picture, template
-from smdl.report.tables import MISSING
-from smdl.training.files import read_json, write_bytes
+from smdl.report.summaries import MISSING
 
 #: Shares of the value for which the page names the number of rows.
 SHARES = (0.5, 0.9, 0.95, 0.99)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smdl.errors import callable_or_none, choice, unknown
+from smdl.common.messages import callable_or_none, choice, unknown
 from smdl.scoring.batches import cast
 from smdl.scoring.losses import shape_of
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.common.messages import check_keys, true_or_false
 from smdl.engine.pool import host
-from smdl.errors import check_keys, true_or_false
 from smdl.scoring.losses import Scores
 from smdl.scoring.scorer import NotFiniteError, Scorer
 from smdl.scoring.suspects import Votes, neighbour_votes

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.errors import choice, unknown
+from smdl.common.messages import choice, unknown
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 

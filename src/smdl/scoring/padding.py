@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.errors import number
+from smdl.common.messages import number
 from smdl.scoring.batches import in_form
 
 Padding = Mapping[Any, float] | float | None

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate, get_worker_info
 
-from smdl import clock
-from smdl.errors import choice
+from smdl.common import clock
+from smdl.common.messages import choice
 
 WORKER_KILLED = (
     "a worker process of the loader was killed, perhaps because memory ran out:"
@@ -27,7 +27,7 @@ WORKER_KILLED = (
 COMPARED = 16
 
 
-class Request(NamedTuple):
+class ReadRequest(NamedTuple):
     """Rows to read, from the dataset, from the scoring dataset, or from both."""
 
     key: int  # seeds the random numbers that a worker gives to the dataset
@@ -75,7 +75,7 @@ class Reader:
         generator = torch.Generator().manual_seed(0)  # without it, each iteration would draw from the global generator
         return TorchLoader(batch_sampler=self._plan, generator=generator, **self._options)  # type: ignore[arg-type]
 
-    def read(self, requests: Iterable[Request]) -> Iterator[tuple[Any, Any]]:
+    def read(self, requests: Iterable[ReadRequest]) -> Iterator[tuple[Any, Any]]:
         """Yield (batch, scoring batch) of each request; None for a part that was not requested. This ends the plan
         before it."""
         self._plans += 1
@@ -134,7 +134,8 @@ def check_dataset(dataset: Any, name: str = "dataset") -> int:
 def read_labels(reader: Reader, targets: Callable[[Any], Tensor], rows: np.ndarray, size: int) -> np.ndarray:
     """Read these samples once, `size` at a time, and return the class numbers that `targets` finds in the batches."""
     requests = [
-        Request(0, rows[start : start + size].tolist(), train=False, score=True) for start in range(0, len(rows), size)
+        ReadRequest(0, rows[start : start + size].tolist(), train=False, score=True)
+        for start in range(0, len(rows), size)
     ]
     with torch.random.fork_rng(devices=[]), worker_errors():
         found = torch.cat([targets(batch).cpu() for _, batch in reader.read(requests)])
@@ -175,9 +176,9 @@ def check_labels(labels: np.ndarray, name: str, remedy: str = "") -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def in_order(n: int, size: int) -> list[Request]:
+def in_order(n: int, size: int) -> list[ReadRequest]:
     """Return the requests that read samples 0..n-1 for scoring, `size` at a time."""
-    return [Request(0, range(start, min(n, start + size)), train=False, score=True) for start in range(0, n, size)]
+    return [ReadRequest(0, range(start, min(n, start + size)), train=False, score=True) for start in range(0, n, size)]
 
 
 def _stop_workers(parent: int, done: Any, queues: list[Any]) -> None:
@@ -192,9 +193,9 @@ def _stop_workers(parent: int, done: Any, queues: list[Any]) -> None:
 class _Plan:
     """A batch sampler whose batches are set before each iteration."""
 
-    requests: Iterable[Request] = ()
+    requests: Iterable[ReadRequest] = ()
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[ReadRequest]:
         return iter(self.requests)
 
 
@@ -205,7 +206,7 @@ class _Items(Dataset):
     def __init__(self, dataset: Dataset, scoring_dataset: Dataset | None, collate: Callable[[Any], Any]) -> None:
         self.dataset, self.scoring_dataset, self.collate = dataset, scoring_dataset, collate
 
-    def __getitems__(self, request: Request) -> tuple[Any, Any]:
+    def __getitems__(self, request: ReadRequest) -> tuple[Any, Any]:
         if get_worker_info() is not None:
             torch.manual_seed(request.key)
             random.seed(request.key)

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
+from smdl.common.messages import choice
 from smdl.engine.pool import as_matrix
 from smdl.engine.randomness import stream
-from smdl.errors import choice
 from smdl.scoring.batches import move
 from smdl.scoring.losses import Scores
 from smdl.scoring.model_access import device_of, kept_generators
-from smdl.scoring.reading import Reader, Request
+from smdl.scoring.reading import Reader, ReadRequest
 from smdl.scoring.scorer import Scorer
 
 log = logging.getLogger("smdl")
@@ -133,7 +133,7 @@ def _scores(
     """Return the scores of these samples."""
     size = max(batch_size, 256)
     parts = [rows[start : start + size].tolist() for start in range(0, len(rows), size)]
-    requests = [Request(0, part, train=False, score=True) for part in parts]
+    requests = [ReadRequest(0, part, train=False, score=True) for part in parts]
 
     def batches() -> Iterable[Any]:
         for k, (_, batch) in enumerate(reader.read(requests)):
@@ -156,12 +156,12 @@ def _train(
     """Return a copy of the scorer's model, trained on these samples: in their order, then in a new order per epoch."""
     model = copy.deepcopy(scorer.model).train()
     optimizer = make_optimizer(model.parameters()) if make_optimizer else Adam(model.parameters(), lr=1e-3)
-    rng, requests = np.random.default_rng(stream(*key, 1)), list[Request]()
+    rng, requests = np.random.default_rng(stream(*key, 1)), list[ReadRequest]()
     size = min(batch_size, len(rows))
     for epoch in range(epochs):
         order, first = rng.permutation(rows) if epoch else rows, epoch * len(rows)
         requests += [
-            Request(stream(*key, first + start), order[start : start + size].tolist())
+            ReadRequest(stream(*key, first + start), order[start : start + size].tolist())
             for start in range(0, len(rows) - len(rows) % size, size)  # BatchNorm cannot train on one sample
         ]
     mine, device, done = scorer.of(model), device_of(model), 0

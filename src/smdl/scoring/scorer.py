@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smdl.common.messages import callable_or_none, check_keys, choice
 from smdl.engine.pool import Pool
-from smdl.errors import callable_or_none, check_keys, choice
 from smdl.scoring.batch_form import BatchForm, Forward, Targets
 from smdl.scoring.batches import height, move
 from smdl.scoring.losses import (

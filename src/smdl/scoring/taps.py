@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from smdl.errors import choice, unknown
+from smdl.common.messages import choice, unknown
 from smdl.scoring.losses import shape_of
 
 Pooling = str | Callable[[Tensor], Tensor] | None

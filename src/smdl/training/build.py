@@ -15,18 +15,18 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.data import Dataset, Subset
 
-from smdl import clock
-from smdl.candidates.source import steps_per_epoch
-from smdl.errors import unknown
-from smdl.loader import DataLoader
-from smdl.methods import Method, as_method, make_source
+from smdl.common import clock
+from smdl.common.messages import unknown
+from smdl.common.storage import DamagedFileError, cache_folder, read_sealed, write_sealed
+from smdl.loading.candidates.base import steps_per_epoch
+from smdl.loading.loader import DataLoader
+from smdl.loading.methods import Method, as_method, make_source
 from smdl.scoring.reading import Reader
 from smdl.scoring.reference_model import holdout_losses, reference_features
 from smdl.scoring.scorer import Scorer
 from smdl.training.config import OptimizerConfig, TrainConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.datasets.load import Splits
-from smdl.training.files import DamagedFileError, cache_folder, read_sealed, write_sealed
 from smdl.training.models import make_model
 
 Progress = Callable[[int, int], None]

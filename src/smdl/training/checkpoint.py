@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smdl.errors import check_keys, choice
-from smdl.training.files import DamagedFileError, read_sealed, write_sealed
+from smdl.common.messages import check_keys, choice
+from smdl.common.storage import DamagedFileError, read_sealed, write_sealed
 
 _KIND = "smdl checkpoint 4"  # a new number whenever the content changes
 

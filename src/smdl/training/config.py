@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
-from smdl.errors import choice, number, one_of, positive, unknown, whole_number
+from smdl.common.messages import choice, number, one_of, positive, unknown, whole_number
 
 Config = TypeVar("Config")
 #: More threads than this are a mistake, and can crash the process.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from smdl.errors import missing_packages
+from smdl.common.environment import environment, pick_device
+from smdl.common.messages import missing_packages
+from smdl.common.storage import cache_folder
 from smdl.training.datasets import catalogue
-from smdl.training.environment import environment, pick_device
-from smdl.training.files import cache_folder
 
 
 def report() -> int:

@@ -12,25 +12,25 @@ import numpy as np
 import torch
 import yaml
 
-from smdl import clock
-from smdl.loader import DataLoader
+from smdl.common import clock, storage
+from smdl.common.environment import environment, pick_device
+from smdl.common.interrupts import Interrupted, interruptible
+from smdl.common.progress import Display
+from smdl.loading.loader import DataLoader
 from smdl.scoring.batches import move
 from smdl.scoring.losses import check_logits, check_targets
 from smdl.scoring.model_access import eval_mode
 from smdl.scoring.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring.scorer import NotFiniteError
 from smdl.scoring.weighted_loss import weighted_mean
-from smdl.training import checkpoint, files
+from smdl.training import checkpoint
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
-from smdl.training.environment import environment, pick_device
 from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error, uniform_statistics
 from smdl.training.generators import seeded_generators
-from smdl.training.interrupts import Interrupted, interruptible
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
-from smdl.training.progress import Display
 from smdl.training.schedule import rate
 from smdl.training.state import restore, state_of
 from smdl.training.trackers import Tracker, check_tracker, make_tracker
@@ -50,8 +50,8 @@ class KilledError(OSError):
 
 def train(config: TrainConfig, out: Path, display: Display | None = None, tracker: str | None = None) -> dict[str, Any]:
     """Train a new run in `out`, or in the next free name (out-2, …) if that is used. Return its summary."""
-    run = Run(config, display, tracker=tracker)  # errors in the config show before a folder is made
-    with files.claimed(out) as folder:
+    run = TrainingRun(config, display, tracker=tracker)  # errors in the config show before a folder is made
+    with storage.claimed(out) as folder:
         return run.begin(folder)
 
 
@@ -61,14 +61,14 @@ def resume(folder: Path, display: Display | None = None, tracker: str | None = N
         raise ValueError(
             f"{folder} is not the folder of a run: it has no config.yaml. To start a run there, use --out {folder}"
         )
-    if files.read_json(folder / "summary.json") is not None:  # a damaged one is written again
+    if storage.read_json(folder / "summary.json") is not None:  # a damaged one is written again
         raise ValueError(f"the run in {folder} is finished: there is nothing to resume")
-    with files.locked(folder):
+    with storage.locked(folder):
         try:
             values = yaml.safe_load((folder / "config.yaml").read_text())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{folder / 'config.yaml'} is damaged: {' '.join(str(error).split())}") from error
-        run = Run(from_dict(TrainConfig, values), display, tracker=tracker)
+        run = TrainingRun(from_dict(TrainConfig, values), display, tracker=tracker)
         try:
             return run.train(folder)
         except checkpoint.CheckpointError as error:
@@ -76,7 +76,7 @@ def resume(folder: Path, display: Display | None = None, tracker: str | None = N
             raise checkpoint.CheckpointError(f"{error}. {advice}") from error
 
 
-class Run:
+class TrainingRun:
     """A run: the objects that its config describes, and the training loop."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Run:
 
     def begin(self, folder: Path) -> dict[str, Any]:
         """Write the config and train."""
-        files.write_bytes(folder / "config.yaml", yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        storage.write_bytes(folder / "config.yaml", yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
         return self.train(folder)
 
     def train(self, folder: Path) -> dict[str, Any]:
@@ -136,14 +136,14 @@ class Run:
             if self.checkpoint.exists():
                 restore(self, checkpoint.load(self.checkpoint))
             metrics = folder / "metrics.jsonl"
-            files.write_lines(metrics, self.records)  # without records after the checkpoint
+            storage.write_lines(metrics, self.records)  # without records after the checkpoint
             tracker = make_tracker(self.tracker, folder, to_dict(self.config))
             for record in self.records:
                 self._show(record, tracker)
             try:
                 while self.epoch < self.epochs:
                     record = self._one_epoch()
-                    files.append_line(metrics, record)
+                    storage.append_line(metrics, record)
                     self._show(record, tracker)
                     self._write_counts()
                     self._save()
@@ -306,7 +306,7 @@ class Run:
         checkpoint.save(self.checkpoint, state_of(self))
 
     def _write_counts(self) -> None:
-        with files.replacing(self.folder / "counts.npy") as file:
+        with storage.replacing(self.folder / "counts.npy") as file:
             np.save(file, self.counts.numpy(), allow_pickle=False)
 
     def _finish(self) -> dict[str, Any]:
@@ -314,7 +314,7 @@ class Run:
 
         with self._evaluated_model():
             weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-            files.write_bytes(self.folder / "model.safetensors", save(weights))
+            storage.write_bytes(self.folder / "model.safetensors", save(weights))
         write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
         records, parts = self.records, self.records[-1]["seconds"]
         summary = {
@@ -328,9 +328,9 @@ class Run:
             "classes": self.splits.classes,
             "environment": self.environment,
             "folder": str(self.folder),
-            "metrics_sha256": files.digest(self.folder / "metrics.jsonl"),
+            "metrics_sha256": storage.digest(self.folder / "metrics.jsonl"),
         }
-        files.write_json(self.folder / "summary.json", summary, checksum=True)
+        storage.write_json(self.folder / "summary.json", summary, checksum=True)
         return summary
 
 

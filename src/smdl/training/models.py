@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smdl.errors import unknown
-from smdl.factory import from_factory
+from smdl.common.factory import from_factory
+from smdl.common.messages import unknown
 from smdl.training.config import ModelConfig
 
 #: Blocks per stage of each ResNet; n blocks per stage make 6n + 2 layers.

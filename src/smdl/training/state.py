@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from smdl.errors import check_keys
+from smdl.common.messages import check_keys
 from smdl.training.checkpoint import CheckpointError, check_form
 from smdl.training.generators import check_generators, generator_state, restore_generators
 from smdl.training.meters import Meters
 
 if TYPE_CHECKING:
-    from smdl.training.loop import Run
+    from smdl.training.loop import TrainingRun
 
 
-def state_of(run: "Run") -> dict[str, Any]:
+def state_of(run: "TrainingRun") -> dict[str, Any]:
     """Return everything that a run needs to resume."""
     return {
         "epoch": run.epoch,
@@ -28,7 +28,7 @@ def state_of(run: "Run") -> dict[str, Any]:
     }
 
 
-def restore(run: "Run", state: dict[str, Any]) -> None:
+def restore(run: "TrainingRun", state: dict[str, Any]) -> None:
     """Continue from a state. One that does not fit this run is refused, and changes nothing."""
     try:
         _check(run, state)
@@ -42,7 +42,7 @@ def restore(run: "Run", state: dict[str, Any]) -> None:
     restore_generators(state["generators"], run.device)
 
 
-def _check(run: "Run", state: dict[str, Any]) -> None:
+def _check(run: "TrainingRun", state: dict[str, Any]) -> None:
     """Raise unless a state has the form of this run's state and its numbers agree with each other."""
     own = state_of(run)
     check_keys("it", state, own)

@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smdl.factory import from_factory, load_object
+from smdl.common.factory import from_factory, load_object
 
 
 class Tracker:

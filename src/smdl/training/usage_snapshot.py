@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from smdl.common.storage import replacing
 from smdl.engine.pool import host
 from smdl.scoring.scorer import Scorer
 from smdl.training.datasets.in_memory import InMemory
 from smdl.training.evaluation import batches_of, fixed_subset
-from smdl.training.files import replacing
 
 #: Samples shown of each kind, and points on the map.
 SHOWN, POINTS = 24, 1000

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.engine import geometry
-from smdl.engine.greedy import gains, kernels, specification
+from smdl.engine.greedy import gains, kernels
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
+from tests import specification
 from tests.conftest import SET_TERMS, objectives, pools
 
 OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.engine import geometry
-from smdl.engine.greedy import specification, subset
+from smdl.engine.greedy import subset
 from smdl.engine.randomness import stream
+from tests import specification
 from tests.conftest import DISTANCES, pools
 
 

@@ -11,7 +11,7 @@ import pytest
 from smdl.training.datasets import catalogue as module
 from smdl.training.datasets.catalogue import diagnosis, find, get, search
 from smdl.training.datasets.download import CHUNK
-from smdl.training.datasets.errors import DamagedError, DataError
+from smdl.training.datasets.problems import DamagedError, DataError
 from tests.training.datasets import made
 
 

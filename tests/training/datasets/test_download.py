@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smdl.training.datasets.download import CHUNK, FAILURES, fetch
-from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.problems import DataError
 
 CONTENT = np.random.default_rng(0).bytes(3 * CHUNK + 1000)
 SUM = f"sha256:{sha256(CONTENT).hexdigest()}"

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.folder import folder
+from smdl.training.datasets.problems import DamagedError, DataError
 
 
 def picture(path, colour=(200, 10, 30), size=(6, 4), mode="RGB"):

@@ -8,7 +8,7 @@ import torch
 from scipy.io import savemat
 
 from smdl.training.datasets import formats
-from smdl.training.datasets.errors import DamagedError
+from smdl.training.datasets.problems import DamagedError
 from tests.training.datasets import made
 
 

@@ -10,9 +10,9 @@ from scipy.stats import chisquare
 
 from smdl.training.config import DataConfig
 from smdl.training.datasets.augment import Augmentation
-from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory, add_noise
 from smdl.training.datasets.load import load
+from smdl.training.datasets.problems import DataError
 from tests.training.datasets import made
 
 

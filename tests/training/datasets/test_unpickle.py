@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smdl.training.datasets.errors import DataError
+from smdl.training.datasets.problems import DataError
 from smdl.training.datasets.unpickle import unpickle
 from tests.training.datasets import made
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from smdl.training.config import DataConfig
-from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
 from smdl.training.datasets.load import load
+from smdl.training.datasets.problems import DataError
 
 HEAD = """
 import torch

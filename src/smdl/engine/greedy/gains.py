@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from smdl import memory
+from smdl.common import memory
 from smdl.engine.arithmetic import GRID, value
 from smdl.engine.block_loops import rise
 from smdl.engine.greedy.determinant import Determinant, State, compiled_determinant, determinant_add, determinant_gain

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.errors import whole_number
+from smdl.common.messages import whole_number
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from smdl.errors import unknown
+from smdl.common.messages import unknown
+from smdl.common.storage import cache_folder, digest, disk_errors
 from smdl.training.datasets.download import fetch
-from smdl.training.datasets.errors import DamagedError, DataError
-from smdl.training.files import cache_folder, digest, disk_errors
+from smdl.training.datasets.problems import DamagedError, DataError
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
 

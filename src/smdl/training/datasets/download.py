@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from smdl.training.datasets.errors import DataError
-from smdl.training.datasets.progress import progress_bar
-from smdl.training.files import disk_errors
+from smdl.common.progress_bar import progress_bar
+from smdl.common.storage import disk_errors
+from smdl.training.datasets.problems import DataError
 
 FAILURES = 4  # attempts in a row without a new byte, after which it gives up
 PAUSE = 0.25  # seconds, doubled after every failure

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.training.datasets.errors import DamagedError, DataError
-from smdl.training.datasets.formats import Part, Source
-from smdl.training.datasets.progress import progress_bar
+from smdl.common.progress_bar import progress_bar
+from smdl.training.datasets.formats import ArrayPart, DataSource
+from smdl.training.datasets.problems import DamagedError, DataError
 from smdl.training.datasets.subsets import generator, stratified_split
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 LAYOUT = "data.root must hold train/<class>/*.png and test/<class>/*.png, or <class>/*.png"
 
 
-def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
+def folder(root: Path, resolution: int | None = None, seed: int = 0) -> DataSource:
     """Read root/train/<class>/* and root/test (or val)/<class>/*, or split root/<class>/*: a fifth is the test set.
 
     Images are greyscale if all files are, RGB otherwise, and are resized to `resolution` pixels per side if given.
@@ -31,15 +31,17 @@ def folder(root: Path, resolution: int | None = None, seed: int = 0) -> Source:
     if base == root:
         part = _read(files, labels, resolution)
         rows = stratified_split(labels, 0.2, generator(seed, "folder"))
-        train, test = (Part(part.images[indices], part.labels[indices]) for indices in rows)
-        return Source(train, test, classes)
+        train, test = (ArrayPart(part.images[indices], part.labels[indices]) for indices in rows)
+        return DataSource(train, test, classes)
     other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
     if other is None:
         raise DataError(f"{LAYOUT}; {root} has train, but neither test nor val")
     more_files, more_labels = _list_images(other, classes)
     both = _read(files + more_files, np.concatenate([labels, more_labels]), resolution)
     cut = len(files)
-    return Source(Part(both.images[:cut], both.labels[:cut]), Part(both.images[cut:], both.labels[cut:]), classes)
+    return DataSource(
+        ArrayPart(both.images[:cut], both.labels[:cut]), ArrayPart(both.images[cut:], both.labels[cut:]), classes
+    )
 
 
 def _folders(path: Path) -> list[Path]:
@@ -65,7 +67,7 @@ def _list_images(root: Path, classes: list[str]) -> tuple[list[Path], np.ndarray
     return files, np.array(labels, dtype=np.int64)
 
 
-def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part:
+def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> ArrayPart:
     """Read all headers first, for the mode and the size of the images, then the pixels."""
     modes, sizes = set(), Counter()
     for path in files:
@@ -84,7 +86,7 @@ def _read(files: list[Path], labels: np.ndarray, resolution: int | None) -> Part
                 pixels = image.convert(mode).resize((width, height), 2)  # bilinear, and antialiased
             row.copy_(torch.from_numpy(np.array(pixels).reshape(height, width, channels)).permute(2, 0, 1))
             advance(1)
-    return Part(images, torch.from_numpy(labels))
+    return ArrayPart(images, torch.from_numpy(labels))
 
 
 @contextmanager

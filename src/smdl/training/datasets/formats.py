@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.training.datasets.errors import DamagedError
+from smdl.training.datasets.problems import DamagedError
 from smdl.training.datasets.subsets import generator, stratified_split
 from smdl.training.datasets.unpickle import unpickle
 
@@ -18,56 +18,56 @@ FASHION = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shi
 TEN = [str(digit) for digit in range(10)]
 
 
-class Part(NamedTuple):
+class ArrayPart(NamedTuple):
     """Images (N, C, H, W) uint8 and labels (N,) int64."""
 
     images: Tensor
     labels: Tensor
 
 
-class Source(NamedTuple):
+class DataSource(NamedTuple):
     """A data set as it is in its files."""
 
-    train: Part
-    test: Part
+    train: ArrayPart
+    test: ArrayPart
     classes: list[str]
 
 
-def fashion_mnist(folder: Path) -> Source:
+def fashion_mnist(folder: Path) -> DataSource:
     """Read four gzipped idx files."""
     return _idx_files(folder, FASHION)
 
 
-def mnist(folder: Path) -> Source:
+def mnist(folder: Path) -> DataSource:
     """Read four gzipped idx files of the same names."""
     return _idx_files(folder, TEN)
 
 
-def _idx_files(folder: Path, classes: list[str]) -> Source:
+def _idx_files(folder: Path, classes: list[str]) -> DataSource:
     parts = []
     for start in ("train", "t10k"):
         path = folder / f"{start}-labels-idx1-ubyte.gz"
         images = idx(folder / f"{start}-images-idx3-ubyte.gz", 28, 28)
         parts.append(_part(path, images[:, None], idx(path), (1, 28, 28), len(classes)))
-    return Source(parts[0], parts[1], classes)
+    return DataSource(parts[0], parts[1], classes)
 
 
-def cifar10(folder: Path) -> Source:
+def cifar10(folder: Path) -> DataSource:
     """Read five pickled training batches and one test batch."""
     classes = _names(folder / "batches.meta", "label_names")
     batches = [_cifar(folder / f"data_batch_{number}", "labels", classes) for number in range(1, 6)]
-    train = Part(torch.cat([batch.images for batch in batches]), torch.cat([batch.labels for batch in batches]))
-    return Source(train, _cifar(folder / "test_batch", "labels", classes), classes)
+    train = ArrayPart(torch.cat([batch.images for batch in batches]), torch.cat([batch.labels for batch in batches]))
+    return DataSource(train, _cifar(folder / "test_batch", "labels", classes), classes)
 
 
-def cifar100(folder: Path) -> Source:
+def cifar100(folder: Path) -> DataSource:
     """Read two pickles, with the hundred fine classes."""
     classes = _names(folder / "meta", "fine_label_names")
     train, test = (_cifar(folder / name, "fine_labels", classes) for name in ("train", "test"))
-    return Source(train, test, classes)
+    return DataSource(train, test, classes)
 
 
-def svhn(folder: Path) -> Source:
+def svhn(folder: Path) -> DataSource:
     """Read two MATLAB files, in which class 10 is the digit 0."""
     from scipy.io import loadmat
 
@@ -85,10 +85,10 @@ def svhn(folder: Path) -> Source:
         if labels.dtype.kind not in "iu" or (len(labels) and not 1 <= labels.min() <= labels.max() <= 10):
             raise DamagedError(path, "y was expected to hold whole numbers from 1 to 10 (the digit 0)")
         parts.append(_part(path, images.transpose(3, 2, 0, 1), labels % 10, (3, 32, 32), 10))
-    return Source(parts[0], parts[1], TEN)
+    return DataSource(parts[0], parts[1], TEN)
 
 
-def digits() -> Source:
+def digits() -> DataSource:
     """Return the 1,797 digits of 8 × 8 pixels of scikit-learn, with a fixed split: 1,197 for training, 600 for test."""
     from sklearn.datasets import load_digits
 
@@ -96,7 +96,7 @@ def digits() -> Source:
     images, labels = np.round(found.images * (255 / 16)).astype(np.uint8)[:, None], found.target
     train, test = stratified_split(labels, 600 / 1797, generator(0, "digits"))
     train, test = (_part(Path("load_digits()"), images[rows], labels[rows], (1, 8, 8), 10) for rows in (train, test))
-    return Source(train, test, TEN)
+    return DataSource(train, test, TEN)
 
 
 def idx(path: Path, *shape: int) -> np.ndarray:
@@ -120,7 +120,7 @@ def idx(path: Path, *shape: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=start).reshape(sizes)
 
 
-def _cifar(path: Path, key: str, classes: list[str]) -> Part:
+def _cifar(path: Path, key: str, classes: list[str]) -> ArrayPart:
     """Read one pickle: `data` (N, 3072), the red plane first, and labels."""
     content = unpickle(path)
     images, labels = content.get("data"), content.get(key)
@@ -136,7 +136,7 @@ def _names(path: Path, key: str) -> list[str]:
     return [name.decode("latin1") if isinstance(name, bytes) else str(name) for name in names]
 
 
-def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], classes: int) -> Part:
+def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], classes: int) -> ArrayPart:
     """Check images and labels: images of this shape, with one whole number below `classes` per image."""
     if images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
         raise DamagedError(path, f"uint8 images of shape {shape} were expected, found {_kind(images)}")
@@ -151,7 +151,7 @@ def _part(path: Path, images: np.ndarray, labels: Any, shape: tuple[int, ...], c
             path, f"labels from 0 to {classes - 1} were expected, found {labels.min()} to {labels.max()}"
         )
     # A copy where memory is not in order, or not ours to write to: torch wants both.
-    return Part(torch.from_numpy(np.require(images, None, ["C", "W"])), torch.from_numpy(labels.astype(np.int64)))
+    return ArrayPart(torch.from_numpy(np.require(images, None, ["C", "W"])), torch.from_numpy(labels.astype(np.int64)))
 
 
 def _kind(value: Any) -> str:

@@ -7,14 +7,14 @@ import numpy as np
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from smdl.errors import unknown
+from smdl.common.messages import unknown
 from smdl.training.config import DataConfig
 from smdl.training.datasets import formats, user_dataset
 from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
-from smdl.training.datasets.errors import DamagedError, DataError
 from smdl.training.datasets.folder import folder
 from smdl.training.datasets.in_memory import InMemory, add_noise, mean_and_std
+from smdl.training.datasets.problems import DamagedError, DataError
 from smdl.training.datasets.subsets import generator, make_subsets, merged, stratified_subset
 from smdl.training.datasets.user_dataset import labelled_subset
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from smdl.errors import choice
+from smdl.common.messages import choice
 from smdl.training.config import DataConfig
 
 #: A new purpose goes to the end: its place is part of the seed.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smdl.training.datasets.errors import DamagedError, DataError
+from smdl.training.datasets.problems import DamagedError, DataError
 
 _REBUILD = np.empty(0).__reduce__()[0]  # _reconstruct; its module depends on the version of numpy
 _ADMITTED = {

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
-from smdl.errors import choice
-from smdl.factory import load_object
+from smdl.common.factory import load_object
+from smdl.common.messages import choice
+from smdl.common.progress_bar import progress_bar
 from smdl.scoring.reading import are_confirmed, check_labels, stored_labels
 from smdl.training.config import DataConfig
-from smdl.training.datasets.errors import DataError
 from smdl.training.datasets.in_memory import InMemory
-from smdl.training.datasets.progress import progress_bar
+from smdl.training.datasets.problems import DataError
 
 
 @dataclass(eq=False, repr=False)

@@ -1,0 +1,1 @@
+"""Rows in files, and what is chosen from them."""

@@ -1,0 +1,275 @@
+"""Choose rows of files: check everything, choose part by part, write the output and what the report shows."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from smdl import __version__
+from smdl.common.interrupts import Interrupted
+from smdl.common.messages import choice, one_of, positive, whole_number
+from smdl.common.progress import Display
+from smdl.common.storage import disk_errors, locked
+from smdl.engine.limits import share_of
+from smdl.engine.plan import picks_from_a_subset
+from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
+from smdl.files.embedding import Embedder
+from smdl.files.engines import ENGINES, Engine
+from smdl.files.explanation import LONG, duration, explain_files, seconds
+from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
+from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
+from smdl.files.kept_parts import KeptParts, key_of
+from smdl.files.output import Table, write_table
+from smdl.files.request import SelectRequest
+from smdl.files.rows import ROLES, Rows, open_rows
+from smdl.files.snapshot import write_snapshot
+from smdl.files.texts import TextRows, open_text
+
+#: Raise it when the same request may give other rows, so that results of an older version are not continued.
+RULES = 2
+
+
+class Chooser:
+    """A request with its input opened and checked. Nothing long has happened yet, and nothing was written."""
+
+    def __init__(self, request: SelectRequest) -> None:
+        self.request = request
+        whole_number("seed", request.seed, least=0)
+        one_of("engine", request.engine, ENGINES)
+        for name in ("size", "partitions", "per_group", "threads"):
+            if getattr(request, name) is not None:
+                whole_number(name, getattr(request, name))
+        objective_of(request.objective)
+        self.source = self._open()
+        self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
+        self._check_limits()
+        self.plan = self._plan(NO_ROWS)
+        check_output(request.out, request.folder, self.source, request.inputs)
+        self.classes = self._classes()
+        self.embedder = None
+        if isinstance(self.source, TextRows):
+            self.embedder = Embedder(str(request.model), self.source)
+            self.source = self.embedder.source
+        self.query = self._query()
+
+    def explain(self) -> list[str]:
+        """Describe the input, the plan and its costs."""
+        lines = explain_files(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
+        return lines if self.embedder is None else [lines[0], *self.embedder.explain(), *lines[1:]]
+
+    def run(self, display: Display) -> int:
+        """Choose, and write the output. The same request resumes after an interruption. Return how many were chosen."""
+        request = self.request
+        if request.threads:
+            torch.set_num_threads(request.threads)
+        engine = ENGINES[request.engine]()
+        try:
+            if self.embedder is not None:
+                self._embed(self.embedder, display)
+            job = self._job(self._scan(engine, display))
+            with self._work_folder():
+                predicted = seconds(self.source, self.plan, objective_of(request.objective), self._is_limited)
+                if predicted > LONG:
+                    display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
+                work, started = KeptParts(request.folder, self._key(job)), time.perf_counter()
+                if request.engine == "local":
+                    job = replace(job, progress=display.step)
+                part = self._choose(job, work, engine, display)
+                table = self._table(part)
+                write_table(request.out, table)
+                display.phase("measuring what was chosen")
+                write_snapshot(request.folder, job, part, table, request.settings(), time.perf_counter() - started)
+        except KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT, "the same command") from None
+        finally:
+            engine.close()
+        return len(part.rows)
+
+    @contextmanager
+    def _work_folder(self) -> Iterator[None]:
+        with disk_errors(self.request.folder):
+            self.request.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.request.folder):
+            yield
+
+    def _embed(self, embedder: Embedder, display: Display) -> None:
+        """Write the embeddings of all texts. What needs none of them is checked before."""
+        display.phase("checking the texts")
+        dropped = check_usable(self.source, embedder.empty_texts(), NO_TEXT, self.request.skip_nan)
+        self._job(dropped, embedder.features_at)
+        with self._work_folder():
+            display.phase("embedding the texts")
+            embedder.write(display)
+
+    def _scan(self, engine: Engine, display: Display) -> np.ndarray:
+        """Return the rows to leave out."""
+        display.phase("checking the input")
+        found: dict[int, np.ndarray] = {}
+        for number, rows in engine.run(unfinished_rows, self.source, {n: (n,) for n in range(len(self.source.shards))}):
+            found[number] = rows
+            display.step("checking the input, file", len(found), len(self.source.shards))
+        fault = NOT_FINITE if self.embedder is None else f"{NO_TEXT}, or {NOT_FINITE}"
+        dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
+        if len(dropped):
+            display.note(f"{len(dropped)} rows with {fault} are left out")
+        return dropped
+
+    def _job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
+        """Return the job, after a look at a few rows: what the objective cannot use is found now."""
+        self.initial = np.setdiff1d(self.initial, dropped)
+        request, self.plan = self.request, self._plan(dropped)
+        job = Job(
+            self.source, self.plan, request.objective, request.seed, dropped, self.exclude, self.initial,
+            request.per_group, request.budget, self.query, self.classes, request.threads, request.shuffled,
+        )  # fmt: skip
+        few = np.setdiff1d(np.arange(min(len(self.source), 32 + len(dropped))), dropped)[:32]
+        objective_of(request.objective).on(job.pool(few, features_at(few) if features_at else None))
+        return job
+
+    def _choose(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:
+        """Return the last merge, with the lowest recall of all selections."""
+        before: dict[int, ChosenPart] = {}
+        recall = float("nan")
+        for level, count in enumerate(job.plan.levels):
+            found = {number: part for number in range(count) if (part := work.read(level, number))}
+            what = "choosing, part" if level == 0 else f"merging, level {level}"
+            display.phase(f"{what} 1 to {count}" if level == 0 else what)
+            if found:
+                display.note(f"{len(found)} of {count} results of level {level} are kept from an earlier start")
+            tasks = {
+                number: (level, number, [before[n].rows for n in job.plan.sources(level, number)] if level else ())
+                for number in range(count)
+                if number not in found
+            }
+            for number, part in engine.run(Job.run, job, tasks):
+                work.write(level, number, part)
+                found[number] = part
+                display.step(what, len(found), count)
+            before = found
+            recall = float(np.fmin.reduce([recall, *(part.recall for part in found.values())]))
+        if not np.isnan(recall):
+            display.note(f"recall of the graphs of neighbours, on random rows: at least {recall:.4f}")
+        return before[0]._replace(recall=recall)
+
+    def _table(self, part: ChosenPart) -> Table:
+        """Return the columns of the output."""
+        shards, rows = self.source.place(part.rows)
+        table: Table = {
+            "rank": np.arange(1, len(part.rows) + 1),
+            "index": part.rows,
+            "shard": np.array([self.source.shards[shard].path for shard in shards], dtype=str),
+            "row": rows,
+            "gain": part.gains,
+        }
+        order = np.argsort(part.rows)
+        for role, name in (("groups", "group"), ("ids", "id")):
+            if role in self.source.columns:
+                values = self.source.values(role, part.rows[order])
+                table[name] = np.empty_like(values)
+                table[name][order] = values
+        if isinstance(self.source, TextRows):
+            table["text"] = np.empty(len(order), object)
+            table["text"][order] = self.source.texts_at(part.rows[order])
+        return table
+
+    def _open(self) -> Rows:
+        request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}
+        if (request.text is None) != (request.model is None):
+            raise ValueError("--text and --model belong together: give both, or neither")
+        if request.text is None:
+            return open_rows(request.inputs, request.features, roles)
+        if request.features:
+            raise ValueError("give --features or --text, not both")
+        return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
+
+    def _check_limits(self) -> None:
+        """Check that costs, budget and quotas fit together."""
+        request, columns = self.request, self.source.columns
+        if (request.budget is None) != ("costs" not in columns):
+            raise ValueError("--costs and --budget belong together: give both, or neither")
+        if request.per_group is not None and "groups" not in columns:
+            raise ValueError("--per_group needs --groups: the column that says which group a row belongs to")
+        if request.budget is not None:
+            positive("budget", request.budget)
+            if self.request.size is not None or self.request.fraction is not None:
+                raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
+            costs = self.source.column("costs")
+            if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
+                raise ValueError("--costs must be finite numbers above 0")
+
+    def _query(self) -> np.ndarray | None:
+        """Read the rows that the choice is to be about."""
+        request = self.request
+        if request.query is None:
+            return None
+        if "facility_location" not in objective_of(request.objective).weights:
+            raise ValueError("--query needs an objective with facility_location")
+        if self.embedder is not None:
+            return self.embedder.query(request.query)
+        found = open_rows([request.query], request.features)
+        if found.width != self.source.width:
+            raise ValueError(f"--query must have the width of the input, {self.source.width}, got {found.width}")
+        check_usable(found, [unfinished_rows(found, n) for n in range(len(found.shards))], NOT_FINITE, skip=False)
+        return np.array(found.whole())
+
+    def _rows(self, name: str) -> np.ndarray:
+        path = getattr(self.request, name)
+        return NO_ROWS if path is None else read_rows(f"--{name}", path, self.source)
+
+    def _plan(self, dropped: np.ndarray) -> FilePlan:
+        """Return the plan without these rows. With quotas or a budget, its size is the most that they allow."""
+        request, mask = self.request, np.ones(len(self.source), bool)
+        for gone in (dropped, self.exclude, self.initial):
+            mask[gone] = False
+        rows, size = int(mask.sum()), request.size
+        if rows == 0:
+            raise ValueError("no row may be chosen: see --exclude, --initial, --skip_nan")
+        if [size, request.fraction, request.per_group, request.budget].count(None) == 4:
+            raise ValueError("give --size or --fraction: how many rows to choose")
+        if size is not None and request.fraction is not None:
+            raise ValueError("give --size or --fraction, not both")
+        if request.fraction is not None:
+            size = share_of(request.fraction, rows)
+        if size is not None and size > rows:
+            raise ValueError(choice("size", size, f"at most the {rows} rows that may be chosen"))
+        most = rows
+        if request.per_group is not None:
+            counts = np.unique(self.source.column("groups")[mask], return_counts=True)[1]
+            most = int(np.minimum(counts, request.per_group).sum())
+        if request.budget is not None:
+            total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
+            most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
+        if most == 0:
+            raise ValueError("no row may be chosen: each costs more than --budget")
+        partitions = 1 if request.partitions is None and self._is_one_part(dropped) else request.partitions
+        return make_plan(len(self.source), most if size is None else min(size, most), partitions)
+
+    def _is_one_part(self, dropped: np.ndarray) -> bool:
+        """Whether one selection of all rows needs less time than parts, and hardly more memory."""
+        request, objective = self.request, objective_of(self.request.objective)
+        light = objective.space == "features" and objective.distance != "correlation"
+        mapped = self.source.is_mapped and len(dropped) == 0 and len(self.source) <= MAPPED_ROWS
+        return (
+            request.engine == "local" and mapped and light and not self._is_limited and picks_from_a_subset(objective)
+        )
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.request.per_group is not None or self.request.budget is not None
+
+    def _classes(self) -> tuple[str, ...]:
+        if "labels" not in self.source.columns:
+            return ()
+        labels = self.source.column("labels")
+        classes = tuple(np.unique(labels).tolist()) if labels.dtype.kind == "U" else ()
+        class_numbers(labels, classes)
+        return classes
+
+    def _key(self, job: Job) -> str:
+        settings = [job.plan.levels, job.plan.size, job.objective, job.seed, job.dropped, job.exclude, job.initial]
+        settings += [job.per_group, job.budget, job.query, job.shuffled]
+        return key_of(__version__, RULES, self.source.fingerprint(), settings)

@@ -1,0 +1,134 @@
+"""Embed the texts of a source once: a memory map, written in chunks that survive a kill."""
+
+import hashlib
+import io
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from smdl.common.progress import Display
+from smdl.common.storage import append_line, disk_errors, write_lines
+from smdl.files.checks import NO_TEXT, check_usable
+from smdl.files.explanation import duration
+from smdl.files.kept_parts import key_of
+from smdl.files.text_model import TextModel, has_content
+from smdl.files.texts import DTYPE, TextRows, open_text
+
+#: Rows of a chunk: what an interruption can lose.
+CHUNK = 1024
+#: Texts that are embedded to predict the time.
+SAMPLE = 64
+
+
+class Embedder:
+    """A model, and a source of texts with the width of its embeddings."""
+
+    def __init__(self, name: str, source: TextRows) -> None:
+        self.model = TextModel(name)
+        self.source = replace(source, embedding=self.model.width, model=self.model.key)
+
+    def explain(self) -> list[str]:
+        """Describe the model, and what the embeddings cost: a few texts are embedded for that."""
+        few = self.source.texts_at(np.arange(min(len(self.source), SAMPLE)))
+        started = time.perf_counter()
+        self.model.embed(few)
+        predicted = (time.perf_counter() - started) * len(self.source) / len(few)
+        size = len(self.source) * self.source.width * DTYPE.itemsize
+        cut = f" of the first {self.model.longest} tokens of each text" if self.model.longest else ""
+        return [f"embeddings: by {self.model.folder},{cut}; {size / 1e6:.3g} MB on disk, about {duration(predicted)}"]
+
+    def empty_texts(self) -> list[np.ndarray]:
+        """Return the rows without text, per shard."""
+        return _empty_texts(self.source)
+
+    def features_at(self, rows: np.ndarray) -> np.ndarray:
+        """Embed the texts of a few rows that ascend."""
+        return self.model.embed(self.source.texts_at(rows))
+
+    def query(self, path: str) -> np.ndarray:
+        """Embed the texts of another file, in a column of the same name."""
+        found = open_text([path], self.source.features[0], {}, "")
+        check_usable(found, _empty_texts(found), NO_TEXT, skip=False)
+        return self.model.embed(list(found.texts()))
+
+    def write(self, display: Display) -> None:
+        """Write the memory map of the embeddings, unless it is complete. Chunks of an earlier start are kept if the
+        model, the input and their checksums are the same. The map gets its name once it is complete."""
+        path = Path(self.source.path)
+        part, log = path.with_name(f"{path.name}.part"), path.with_suffix(".jsonl")
+        key = key_of(replace(self.source, columns={}).fingerprint(), CHUNK)
+        with disk_errors(path):
+            if path.exists():
+                os.replace(path, part)  # until its checksums are known to be right
+            if not part.exists() or {"key": key} not in _records(log):
+                part.write_bytes(_header(self.source))
+                write_lines(log, [{"key": key}])
+            with part.open("r+b") as file:
+                self._write_chunks(file, log, display)
+                os.fsync(file.fileno())
+            os.replace(part, path)
+
+    def _write_chunks(self, file: IO[bytes], log: Path, display: Display) -> None:
+        source = self.source
+        start, rows, row = len(_header(source)), len(source), source.width * DTYPE.itemsize
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, start + rows * row)  # a full disk is found now
+        places = {number: start + number * CHUNK * row for number in range(-(-rows // CHUNK))}
+        kept = [r for r in _records(log) if "key" in r or _sha256(file, places[r["chunk"]], CHUNK * row) == r["sha256"]]
+        write_lines(log, kept)  # without what is damaged
+        done = {record["chunk"] for record in kept if "chunk" in record}
+        if done:
+            kept_rows = min(rows, len(done) * CHUNK)
+            display.note(f"{kept_rows:,} of {rows:,} embeddings are kept from an earlier start")
+        if len(done) == len(places):
+            return
+        for number, texts in enumerate(_chunks(source)):
+            if number not in done:
+                file.seek(places[number])
+                file.write(self.model.embed(texts).tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+                append_line(log, {"chunk": number, "sha256": _sha256(file, places[number], CHUNK * row)})
+            display.step("embedding, row", min(rows, (number + 1) * CHUNK), rows)
+
+
+def _empty_texts(source: TextRows) -> list[np.ndarray]:
+    rows = np.array([row for row, text in enumerate(source.texts()) if not has_content(text)], np.int64)
+    shards, inside = source.place(rows)
+    return [inside[shards == number] for number in range(len(source.shards))]
+
+
+def _chunks(source: TextRows) -> Iterator[list[str | None]]:
+    texts = source.texts()
+    while chunk := list(islice(texts, CHUNK)):
+        yield chunk
+
+
+def _header(source: TextRows) -> bytes:
+    """Return the beginning of the .npy file."""
+    file, form = io.BytesIO(), {"descr": DTYPE.str, "fortran_order": False, "shape": (len(source), source.width)}
+    np.lib.format.write_array_header_1_0(file, form)
+    return file.getvalue()
+
+
+def _sha256(file: IO[bytes], place: int, size: int) -> str:
+    """Return the checksum of a part of a file."""
+    file.seek(place)
+    return hashlib.sha256(file.read(size)).hexdigest()
+
+
+def _records(log: Path) -> list[dict[str, Any]]:
+    """Return the lines of the log, without one that a kill has cut."""
+    found = []
+    for line in log.read_text().splitlines() if log.exists() else ():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found

@@ -1,0 +1,66 @@
+"""What a plan costs, before it starts: memory, passes over the input, time."""
+
+import torch
+
+from smdl.engine.objective import Objective
+from smdl.engine.plan import LONG, SelectionPlan, make_plan
+from smdl.files.file_plan import FilePlan
+from smdl.files.job import merge_objective
+from smdl.files.rows import Rows
+
+__all__ = ["LONG", "duration", "explain_files", "seconds"]
+
+
+def explain_files(source: Rows, plan: FilePlan, objective: Objective, limited: bool) -> list[str]:
+    """Describe the input, the plan and its costs. `limited`: with quotas or a budget."""
+    files = str(source.shards[0].path) if len(source.shards) == 1 else f"{len(source.shards)} files"
+    row = source.width * source.dtype.itemsize
+    levels = [selection for _, selection in _selections(source, plan, objective, limited)]
+    rows, memory = max(each.samples for each in levels), max(each.memory for each in levels)
+    methods = dict.fromkeys(f"{each.engine}, which {each.how}" for each in levels)
+    predicted = duration(seconds(source, plan, objective, limited))
+    held = (
+        "a memory map of the rows"
+        if plan.partitions == 1 and source.is_mapped
+        else f"{_bytes(rows * row)} for the rows of a selection at most"
+    )
+    return [
+        f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {_bytes(len(source) * row)}",
+        *(f"plan: {line}" for line in plan.lines()),
+        *(f"engine: {method}" for method in methods),
+        "reads: two passes over the input: one checks it, one chooses",
+        f"memory: {held}, and about {_bytes(memory)} to choose",
+        f"time: about {predicted} on one machine with {torch.get_num_threads()} threads",
+    ]
+
+
+def seconds(source: Rows, plan: FilePlan, objective: Objective, limited: bool) -> float:
+    """Predict how long all selections take, one after the other."""
+    return sum(count * selection.seconds for count, selection in _selections(source, plan, objective, limited))
+
+
+def _selections(source: Rows, plan: FilePlan, objective: Objective, limited: bool) -> list[tuple[int, SelectionPlan]]:
+    """Return how many selections each level has, and the plan of one of them."""
+    found = []
+    for level, count in enumerate(plan.levels):
+        rows, half = plan.pool_rows(level), source.dtype.itemsize == 2
+        used = objective if level == 0 else merge_objective(objective, rows, plan.size)
+        optimizer = "lazy" if limited and used.diminishing else "auto"
+        arguments = (used, rows, source.width, min(plan.size, rows), optimizer, torch.device("cpu"))
+        found.append((count, make_plan(*arguments, half=half)))
+    return found
+
+
+def duration(time: float) -> str:
+    """Return a time in words."""
+    if time < 1:
+        return "a second"
+    return f"{time:.0f} s" if time < 120 else f"{time / 60:.0f} min"
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"

@@ -1,0 +1,119 @@
+"""FilePlan: random partitions, one selection per part, and merges in levels until one selection is left.
+
+This is RandGreeDi (Barbosa et al., 2015) in levels, without its last comparison: the result is the merged selection.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smdl.engine.randomness import derive, stream
+
+#: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose.
+PART_ROWS = 250_000
+#: Rows of one memory map that facility location takes at once: it reads only a sample of them again and again.
+MAPPED_ROWS = 10_000_000
+#: Random rows that the candidates of a merge are scored against; as many as the candidates if those are more.
+REFERENCE_ROWS = 20_000
+_GOLDEN, _A, _B = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+#: Streams of random numbers below the seed.
+_PARTS, _REFERENCE = 100, 101
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """Number of selections per level: (16, 4, 1) chooses in 16 parts, merges four results at a time, then four."""
+
+    rows: int
+    size: int
+    levels: tuple[int, ...]
+
+    @property
+    def partitions(self) -> int:
+        return self.levels[0]
+
+    def sources(self, level: int, number: int) -> range:
+        """Return which results of the level before a merge takes."""
+        before, now = self.levels[level - 1], self.levels[level]
+        return range(number * before // now, (number + 1) * before // now)
+
+    def pool_rows(self, level: int) -> int:
+        """Return about how many rows a selection of this level looks at."""
+        if level == 0:
+            return math.ceil(self.rows / self.partitions)
+        candidates = math.ceil(self.levels[level - 1] / self.levels[level]) * self.size
+        return min(self.rows, candidates + max(REFERENCE_ROWS, candidates))
+
+    def lines(self) -> list[str]:
+        """Describe the plan."""
+        parts = self.partitions
+        if parts == 1:
+            return [f"one selection: {self.size:,} of {self.rows:,} rows"]
+        lines = [f"{parts:,} random parts of about {self.rows // parts:,} rows: {self.size:,} rows chosen from each"]
+        for before, now in zip(self.levels, self.levels[1:], strict=False):
+            candidates = math.ceil(before / now) * self.size
+            reference = min(self.rows, max(REFERENCE_ROWS, candidates))
+            what = "the last merge" if now == 1 else f"{now:,} merges"
+            lines.append(
+                f"{what}: {self.size:,} of {candidates:,} candidates, scored against {reference:,} random rows"
+            )
+        return lines
+
+
+def make_plan(rows: int, size: int, partitions: int | None = None, part_rows: int = PART_ROWS) -> FilePlan:
+    """Return the plan for choosing `size` of `rows`. By default a part has at most `part_rows` rows, or 2 × size."""
+    if partitions is None:
+        partitions = math.ceil(rows / max(part_rows, 2 * size))
+    together = max(2, part_rows // size)  # results whose candidates fit one selection
+    levels = [partitions]
+    while levels[-1] > 1:
+        levels.append(math.ceil(levels[-1] / together))
+    return FilePlan(rows, size, tuple(levels))
+
+
+def part_rows(seed: int, rows: int, partitions: int, number: int, shuffled: bool = False) -> np.ndarray:
+    """Return the rows of a part, ascending. Each row draws its part by itself, so no permutation is held. If the rows
+    are shuffled already, a part is a range of them."""
+    if shuffled or partitions == 1:
+        return np.arange(number * rows // partitions, (number + 1) * rows // partitions)
+    key, found = stream(seed, _PARTS), []
+    for start in range(0, rows, 1 << 22):
+        numbers = np.arange(start, min(rows, start + (1 << 22)))
+        drawn = _high_word(key, numbers, partitions)
+        found.append(numbers[drawn == number])
+    return np.concatenate(found)
+
+
+def reference_rows(seed: int, level: int, number: int, rows: int, least: int = 0) -> np.ndarray:
+    """Return about REFERENCE_ROWS random rows, or `least` if that is more, ascending: all rows if there are no more."""
+    count = max(REFERENCE_ROWS, least)
+    if rows <= count:
+        return np.arange(rows)
+    key = derive(derive(stream(seed, _REFERENCE), level), number)
+    return np.unique(_high_word(key, np.arange(count), rows))
+
+
+def _high_word(key: int, counters: np.ndarray, n: int) -> np.ndarray:
+    """Draw from 0..n-1 for each counter: `randomness.derive` over arrays; n < 2³² draws from the upper 32 bits."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(key) + (counters.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * _A
+        z = (z ^ (z >> np.uint64(27))) * _B
+        z ^= z >> np.uint64(31)
+        return (((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
+
+
+def check_rows(name: str, rows: Any, total: int) -> np.ndarray:
+    """Return row numbers as a sorted array, if each is a row of the source and none is given twice."""
+    found = np.asarray(rows)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be row numbers, got {found.dtype} of shape {found.shape}")
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < total:
+        wrong = found.min() if found.min() < 0 else found.max()
+        raise ValueError(f"{name} must be rows in 0..{total - 1}, got {wrong}")
+    unique = np.unique(found).astype(np.int64)
+    if len(unique) < len(found):
+        raise ValueError(f"{name} must name each row once, got duplicates")
+    return unique

@@ -1,0 +1,52 @@
+"""SelectRequest: the options of `smdl select`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SelectRequest:
+    """What the user asks for: the options of `smdl select`."""
+
+    inputs: tuple[str, ...]
+    out: Path = Path("chosen.csv")
+    size: int | None = None
+    fraction: float | None = None
+    objective: str | Mapping[str, Any] = "facility_location"
+    features: tuple[str, ...] = ()
+    text: str | None = None
+    model: str | None = None
+    labels: str | None = None
+    probabilities: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+    costs: str | None = None
+    per_group: int | None = None
+    budget: float | None = None
+    exclude: str | None = None
+    initial: str | None = None
+    query: str | None = None
+    partitions: int | None = None
+    seed: int = 0
+    engine: str = "local"
+    threads: int | None = None
+    skip_nan: bool = False
+    shuffled: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder of partial results and the report: chosen.select beside chosen.parquet."""
+        return self.out.with_suffix(".select")
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options that are not at their defaults, as the report shows them."""
+        given = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        shown = {name: value for name, value in given.items() if value != defaults[name]}
+        return {name: value if isinstance(value, int | float) else _text(value) for name, value in shown.items()}
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

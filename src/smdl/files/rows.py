@@ -1,0 +1,267 @@
+"""Rows: the rows of one or several files, numbered through, with the columns that a selection reads."""
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from smdl.common.messages import unknown
+from smdl.files.row_files import NpyFile, NpzFile, RowFile, SafetensorsFile, is_url, readable, suffix_of
+from smdl.files.tables import CsvFile, ParquetFile
+
+FORMATS: dict[str, Callable[[str], RowFile]] = {
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".safetensors": SafetensorsFile,
+    ".parquet": ParquetFile,
+    ".csv": CsvFile,
+}
+#: Names of the features if a file has several matrices.
+USUAL = ("features", "embeddings", "embedding")
+#: Columns besides the features. A role is the name of a column, or a file with one row per row of the source.
+ROLES = ("labels", "probabilities", "groups", "costs", "ids")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Shards of one width and type. Row i of the source is row i − offsets[s] of shard s."""
+
+    shards: tuple[RowFile, ...]
+    features: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...] | RowFile]  # by role
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        return np.cumsum([0, *(shard.rows for shard in self.shards)])
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def width(self) -> int:
+        return self.shape_of(self.shards[0])[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.shape_of(self.shards[0])[1])
+
+    def features_at(self, rows: np.ndarray) -> np.ndarray:
+        """Return the features of rows that ascend, (N, D)."""
+        return self._gather(self.features, rows).reshape(-1, self.width)
+
+    def shape_of(self, shard: RowFile) -> tuple[int, str]:
+        """Return the width and the type of the features of a shard."""
+        columns = [shard.columns[name] for name in self.features]
+        kind = np.result_type(*(column.dtype for column in columns)) if len(columns) > 1 else columns[0].dtype
+        return sum(max(1, column.width) for column in columns), np.dtype(kind).str
+
+    def place(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the shard and the row within the shard of each row."""
+        shards = np.searchsorted(self.offsets, rows, side="right") - 1
+        return shards, rows - self.offsets[shards]
+
+    def whole(self) -> np.ndarray:
+        """Return all features: a memory map if the source is one local array, else a copy."""
+        shard, name = self.shards[0], self.features[0]
+        if self.is_mapped and isinstance(shard, NpyFile | SafetensorsFile):
+            return shard.mapped(name).reshape(-1, self.width)
+        return self.features_at(np.arange(len(self)))
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the source is one local array, so that all rows need no memory."""
+        shard, name = self.shards[0], self.features[0]
+        alone = len(self.shards) == len(self.features) == 1 and not is_url(shard.path)
+        return alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name)
+
+    def values(self, role: str, rows: np.ndarray) -> np.ndarray:
+        """Return the column of a role at rows that ascend."""
+        found = self.columns[role]
+        if isinstance(found, RowFile):
+            return next(iter(found.take(list(found.columns)[:1], rows).values()))
+        return self._gather(found, rows)
+
+    def column(self, role: str) -> np.ndarray:
+        """Return a column of all rows, without the features."""
+        return self.values(role, np.arange(len(self)))
+
+    def blocks(self, number: int) -> Iterator[np.ndarray]:
+        """Yield the features of a shard in blocks."""
+        shard = self.shards[number]
+        with readable(shard.path):
+            for block in shard.blocks(list(self.features)):
+                yield _joined(block, self.features).reshape(-1, self.width)
+
+    def fingerprint(self) -> list[Any]:
+        """Return what changes if a file changes: paths, sizes, times of the last change, columns."""
+        beside = [found for found in self.columns.values() if isinstance(found, RowFile)]
+        names = [self.features, {role: found for role, found in self.columns.items() if isinstance(found, tuple)}]
+        return [names, *([file.path, file.rows, _stamp(file.path)] for file in (*self.shards, *beside))]
+
+    def _gather(self, names: tuple[str, ...], rows: np.ndarray) -> np.ndarray:
+        edges = np.searchsorted(rows, self.offsets)
+        parts = [
+            _joined(shard.take(names, rows[low:high] - offset), names)
+            for shard, offset, low, high in zip(self.shards, self.offsets, edges, edges[1:], strict=False)
+            if low < high
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def open_rows(
+    paths: Sequence[str], features: Sequence[str] = (), roles: Mapping[str, str | None] | None = None
+) -> Rows:
+    """Open the files and check that they fit together: found columns, one width, one type, no empty shard.
+
+    paths      files or URLs, patterns such as shards/*.npy, or folders, whose files count in the order of their names
+    features   names of the columns; by default the only matrix, or else every column of numbers without a role
+    roles      role -> names of columns separated by commas, or a file with one row per row of the source
+    """
+    shards, columns = open_columns(paths, roles or {})
+    taken = {name for names in columns.values() if isinstance(names, tuple) for name in names}
+    for name in features:
+        check_column("features", name, shards)
+    source = Rows(shards, tuple(features) or _guess(shards[0], taken), columns)
+    for shard in shards:
+        _check_shard(source, shard)
+    return source
+
+
+def open_columns(
+    paths: Sequence[str], roles: Mapping[str, str | None]
+) -> tuple[tuple[RowFile, ...], dict[str, tuple[str, ...] | RowFile]]:
+    """Open the files, and find the columns besides the features. Each file has rows, and each column all of them."""
+    shards = tuple(open_file(path) for path in shard_paths(paths))
+    columns = {role: _resolve(role, text, shards) for role, text in roles.items() if text is not None}
+    for shard in shards:
+        if shard.rows == 0:
+            raise ValueError(f"{shard.path} has no rows: leave it out")
+    rows = sum(shard.rows for shard in shards)
+    for role, found in columns.items():
+        if isinstance(found, RowFile) and found.rows != rows:
+            raise ValueError(f"{role}: {found.path} must have one row per row, got {found.rows} for {rows} rows")
+    return shards, columns
+
+
+def open_file(path: str) -> RowFile:
+    """Open one file by its suffix."""
+    if suffix_of(path) not in FORMATS:
+        raise ValueError(f"{path} cannot be read: choose a file of the kind {', '.join(FORMATS)}")
+    return FORMATS[suffix_of(path)](path)
+
+
+def shard_paths(paths: Sequence[str]) -> list[str]:
+    """Return the files that these paths, patterns and folders name."""
+    found: list[str] = []
+    for path in paths:
+        files = _in_folder(path)
+        if files is None:
+            files = sorted(_glob(path)) if any(letter in path for letter in "*?[") else [path]
+            if not files:
+                raise ValueError(f"{path} matches no file")
+        found += files
+    places = [path if is_url(path) else os.path.abspath(path) for path in found]
+    twice = sorted({path for path, place in zip(found, places, strict=True) if places.count(place) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice")
+    return found
+
+
+def _in_folder(path: str) -> list[str] | None:
+    """Return the files of a folder that can be read, by name; None if it is no folder."""
+    if is_url(path):
+        import fsspec
+
+        with readable(path):
+            system, inner = fsspec.core.url_to_fs(path)
+            if not system.isdir(inner):
+                return None
+            files = [system.unstrip_protocol(entry) for entry in system.ls(inner, detail=False)]
+    elif os.path.isdir(path):
+        files = [os.path.join(path, name) for name in os.listdir(path) if not name.startswith(".")]
+    else:
+        return None
+    files = sorted(file for file in files if suffix_of(file) in FORMATS)
+    kinds = sorted({suffix_of(file) for file in files})
+    if len(kinds) != 1:
+        held = f"files of several kinds ({', '.join(kinds)}): name them by a pattern" if kinds else "no file to read"
+        raise ValueError(f"the folder {path} holds {held}; choose among {', '.join(FORMATS)}")
+    return files
+
+
+def _glob(path: str) -> list[str]:
+    if not is_url(path):
+        return glob.glob(path)
+    import fsspec
+
+    with readable(path):
+        system, inner = fsspec.core.url_to_fs(path)
+        return [system.unstrip_protocol(entry) for entry in system.glob(inner)]
+
+
+def _resolve(role: str, text: str, shards: tuple[RowFile, ...]) -> tuple[str, ...] | RowFile:
+    if suffix_of(text) in FORMATS and text not in shards[0].columns:
+        file = open_file(text)
+        if len(file.columns) != 1:
+            raise ValueError(f"{role}: {text} must have one column, got {', '.join(file.columns)}")
+        return file
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        check_column(role, name, shards)
+    return names
+
+
+def check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
+    """Raise an error that names the first file without this column."""
+    for shard in shards:
+        if name not in shard.columns:
+            raise ValueError(f"{shard.path}: {unknown(f'column of {role}', name, shard.columns)}")
+
+
+def _guess(shard: RowFile, taken: set[str]) -> tuple[str, ...]:
+    free = {name: column for name, column in shard.columns.items() if column.is_number and name not in taken}
+    matrices = [name for name, column in free.items() if column.width]
+    usual = [name for name in USUAL if name in matrices]
+    if len(matrices) > 1 and not usual:
+        raise ValueError(f"{shard.path} has several matrices ({', '.join(matrices)}): choose one by --features")
+    names = (usual or matrices)[:1] or list(free)
+    if not names:
+        raise ValueError(
+            f"{shard.path} has no column of numbers for the features, got {', '.join(shard.columns) or 'none'}"
+        )
+    return tuple(names)
+
+
+def _check_shard(source: Rows, shard: RowFile) -> None:
+    first = source.shards[0]
+    for name in source.features:
+        check_column("features", name, (shard,))
+        if not shard.columns[name].is_number:
+            raise ValueError(f"{shard.path}: the features must be numbers, got {name} of text")
+    (width, kind), (other_width, other_kind) = source.shape_of(first), source.shape_of(shard)
+    if width != other_width:
+        raise ValueError(f"shards must have one width, got {width} in {first.path} and {other_width} in {shard.path}")
+    if kind != other_kind:
+        names = [np.dtype(each).name for each in (kind, other_kind)]
+        raise ValueError(f"shards must have one type, got {names[0]} in {first.path} and {names[1]} in {shard.path}")
+
+
+def _joined(values: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
+    return values[names[0]] if len(names) == 1 else np.column_stack([values[name] for name in names])
+
+
+def _stamp(path: str) -> list[Any]:
+    if not is_url(path):
+        found = os.stat(path)
+        return [found.st_size, found.st_mtime_ns]
+    import fsspec
+
+    with readable(path):
+        system, inner = fsspec.core.url_to_fs(path)
+        info = system.info(inner)
+    names = ("size", "etag", "ETag", "mtime", "created", "last_modified", "LastModified")
+    return [str(info[name]) for name in names if name in info]

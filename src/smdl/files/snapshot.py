@@ -1,0 +1,149 @@
+"""What the report of a selection shows, as files: a map, gains, groups, distances to the nearest chosen row."""
+
+import io
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.common.storage import write_bytes, write_json
+from smdl.files.job import ChosenPart, Job
+from smdl.files.output import Table
+from smdl.files.rows import Rows
+from smdl.files.texts import TextRows
+
+#: Random rows on the map, that distances are measured from; chosen rows on the map; rows in the table of neighbours.
+SAMPLE, SHOWN, PAIRS = 2000, 5000, 8
+#: Most groups that the report lists; letters of a text that it shows.
+GROUPS, EXCERPT = 40, 160
+#: Streams of random rows.
+_SAMPLE, _RANDOM = 0, 1
+
+
+def write_snapshot(
+    folder: Path, job: Job, part: ChosenPart, table: Table, settings: dict[str, Any], seconds: float
+) -> None:
+    """Write selection.json and map.npz. Distances are Euclidean, between rows that were not chosen and chosen ones."""
+    source = job.source
+    sample = _random_rows(job, _SAMPLE, SAMPLE)
+    chosen_rows = np.sort(part.rows)
+    points, chosen = _floats(source.features_at(sample)), _floats(source.features_at(chosen_rows))
+    random_rows = _random_rows(job, _RANDOM, len(part.rows))
+    others = _floats(source.features_at(random_rows))
+    outside = ~np.isin(sample, part.rows) & ~np.isin(sample, random_rows)
+    distances, nearest = _nearest(points[torch.from_numpy(outside)], chosen)
+    by_chance, _ = _nearest(points[torch.from_numpy(outside)], others)
+    centre, axes, held = _axes(points)
+    shown = np.argsort(part.rows) < SHOWN  # the first picks
+    map_file = io.BytesIO()
+    np.savez(
+        map_file,
+        sample=((points - centre) @ axes).numpy(),
+        chosen=((chosen - centre) @ axes).numpy()[shown],
+    )
+    write_bytes(folder / "map.npz", map_file.getvalue())
+    some = _spread(len(distances), PAIRS)
+    places = zip(_places(source, sample[outside][some]), _places(source, chosen_rows[nearest[some]]), strict=True)
+    ranks = np.argsort(part.rows)[nearest[some]] + 1
+    pairs = [
+        {"row": row, "nearest": near, "rank": int(rank), "distance": float(distance)}
+        for (row, near), rank, distance in zip(places, ranks, distances[some], strict=True)
+    ]
+    write_json(
+        folder / "selection.json",
+        {
+            "title": f"{len(part.rows):,} of {len(source):,} rows",
+            "rows": len(source),
+            "width": source.width,
+            "dtype": source.dtype.name,
+            "shards": len(source.shards),
+            "left_out": len(job.dropped),
+            "variance_on_map": held,
+            "plan": job.plan.lines(),
+            "settings": settings,
+            "seconds": seconds,
+            "gains": part.gains.tolist(),
+            "recall": None if np.isnan(part.recall) else part.recall,
+            "distance": {"chosen": _summary(distances), "random": _summary(by_chance), "rows": int(outside.sum())},
+            "groups": _groups(job, table, sample[outside], distances),
+            "pairs": pairs,
+        },
+        checksum=True,
+    )
+
+
+def _groups(job: Job, table: Table, sample: np.ndarray, distances: np.ndarray) -> list[dict[str, Any]] | None:
+    """Return rows, chosen rows and the mean distance of the sample's rows per group, the largest groups first."""
+    if "group" not in table:
+        return None
+    names, counts = np.unique(job.source.column("groups"), return_counts=True)
+    chosen = dict(zip(*(found.tolist() for found in np.unique(table["group"], return_counts=True)), strict=True))
+    measured = job.source.values("groups", sample) if len(sample) else np.empty(0, names.dtype)
+    means = {name: float(distances[measured == name].mean()) for name in np.unique(measured)}
+    order = np.argsort(-counts, kind="stable")[:GROUPS]
+    return [
+        {
+            "group": str(names[i]) or "(none)",
+            "rows": int(counts[i]),
+            "chosen": int(chosen.get(names[i].item(), 0)),
+            "distance": means.get(names[i]),
+        }
+        for i in order
+    ]
+
+
+def _random_rows(job: Job, stream: int, count: int) -> np.ndarray:
+    """Return up to `count` random rows that are finite, ascending."""
+    total = len(job.source)
+    drawn = np.random.default_rng([job.seed, stream]).choice(total, min(total, count + len(job.dropped)), replace=False)
+    return np.sort(drawn[~np.isin(drawn, job.dropped)][:count])
+
+
+def _spread(total: int, count: int) -> np.ndarray:
+    """Return up to `count` places, evenly spread."""
+    return np.unique(np.linspace(0, total - 1, min(total, count)).round().astype(np.int64))
+
+
+def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distance of each point to its nearest chosen row, and the place of that row."""
+    if not len(points):
+        return np.empty(0), np.empty(0, np.int64)
+    found = [torch.cdist(part, chosen).min(dim=1) for part in points.split(step)]
+    return torch.cat([each.values for each in found]).numpy(), torch.cat([each.indices for each in found]).numpy()
+
+
+def _axes(points: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return the centre (D,), the first two principal axes (D, 2), and the share of the variance along them."""
+    centre = points.mean(dim=0)
+    moved = (points - centre).double()
+    values, vectors = torch.linalg.eigh(moved.T @ moved)
+    first, total = values.argsort(descending=True)[:2], float(values.sum())
+    held = float(values[first].sum()) / total if total > 0 else 1.0
+    axes = vectors[:, first].float()
+    axes = axes * torch.sign(axes.gather(0, axes.abs().argmax(dim=0, keepdim=True)))  # an axis has no sign of its own
+    return centre, torch.nn.functional.pad(axes, (0, 2 - axes.shape[1])), held
+
+
+def _floats(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.array(values, np.float32))
+
+
+def _summary(distances: np.ndarray) -> dict[str, float] | None:
+    if not len(distances):
+        return None
+    return {"mean": float(distances.mean()), "p95": float(np.quantile(distances, 0.95)), "max": float(distances.max())}
+
+
+def _places(source: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
+    """Describe rows: the file, the row within it, and the beginning of its text if it has one."""
+    shards, inside = source.place(rows)
+    found = [{"shard": source.shards[shard].path, "row": int(row)} for shard, row in zip(shards, inside, strict=True)]
+    if isinstance(source, TextRows):
+        unique, where = np.unique(rows, return_inverse=True)
+        texts = source.texts_at(unique)
+        for entry, place in zip(found, where, strict=True):
+            entry["text"] = textwrap.shorten(texts[place], EXCERPT, placeholder=" …")
+    return found

@@ -1,0 +1,1 @@
+"""Methods compared with the user's own training function."""

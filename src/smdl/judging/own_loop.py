@@ -1,0 +1,213 @@
+"""A training function of the user as an experiment: the same plan, calibration, runs, tests and files."""
+
+import hashlib
+import inspect
+import json
+import math
+import pickle
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch.utils.data import Dataset
+
+from smdl.common import storage
+from smdl.common.environment import environment
+from smdl.common.progress import Display
+from smdl.experiments.calibration import take_turns
+from smdl.experiments.comparison_plan import ComparisonPlan
+from smdl.experiments.experiment import BudgetError, Experiment, speed
+from smdl.experiments.runner import Job, finished
+from smdl.experiments.statistics import FEWEST_SEEDS
+from smdl.judging.function_side import FunctionSide
+from smdl.judging.run_loader import LoaderFactory
+from smdl.loading.candidates.base import steps_per_epoch
+from smdl.scoring.model_access import device_of
+from smdl.scoring.reading import check_dataset
+from smdl.scoring.scorer import NotFiniteError
+from smdl.training.generators import seeded_generators
+from smdl.training.loop import threads
+
+#: Most steps of a run that the minutes are spent on.
+MOST_STEPS = 10**9
+
+Train = Callable[[LoaderFactory, int], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class OwnTraining:
+    """What is trained: the user's function and data. It is sent to other processes."""
+
+    train: Train
+    dataset: Dataset | Callable[[], Dataset]
+    metric: str
+    batch_size: int
+    threads: int | None = None
+
+    def load(self) -> Dataset:
+        """Return the dataset; call the function that makes it, if it is one."""
+        made: Any = self.dataset if hasattr(self.dataset, "__getitem__") else self.dataset()  # type: ignore[operator]
+        check_dataset(made)
+        return made
+
+    def checked(self, found: Any) -> dict[str, float]:
+        """Return the metrics that the function returned as plain numbers, or refuse them."""
+        name = getattr(self.train, "__name__", "train")
+        if not isinstance(found, Mapping):
+            raise TypeError(f"{name} must return a dict of metrics such as {{{self.metric!r}: 0.93}}, got {found!r}")
+        if self.metric not in found:
+            raise ValueError(
+                f"{name} must return the metric {self.metric!r}, got {', '.join(map(str, found)) or 'none'}"
+            )
+        for key, value in found.items():
+            if not isinstance(value, Real) and not (isinstance(value, torch.Tensor) and value.ndim == 0):
+                raise TypeError(f"{name} must return numbers, got {key!r}: {value!r}")
+        return {str(key): float(value) for key, value in found.items()}
+
+
+def source_of(train: Train) -> str:
+    """Return what tells one training function from another: its name and a hash of its source, if there is one."""
+    name = f"{getattr(train, '__module__', '')}:{getattr(train, '__qualname__', type(train).__name__)}"
+    try:
+        return f"{name} {hashlib.sha256(inspect.getsource(train).encode()).hexdigest()[:12]}"
+    except (OSError, TypeError):
+        return name
+
+
+class OwnExperiment(Experiment):
+    """An experiment whose arms train with the user's function."""
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: ComparisonPlan,
+        store: Path | None,
+        display: Display | None,
+        work: OwnTraining,
+        in_processes: bool,
+    ) -> None:
+        super().__init__(folder, plan, store, display)
+        self.work = OwnTraining(work.train, work.dataset, work.metric, work.batch_size, plan.base["threads"])
+        self._sent: OwnTraining | bytes = pickle.dumps(self.work) if in_processes else self.work
+
+    def _measure(self, arms: list[str]) -> dict[str, Any]:
+        self.display.phase("loading")
+        dataset = self.work.load()
+        samples = len(dataset)  # type: ignore[arg-type]
+        facts = {"steps_per_epoch": steps_per_epoch(samples, self.work.batch_size, False), "samples": samples}
+        if not self.plan.timed:
+            return dict.fromkeys(arms, facts)
+        with seeded_generators(0), threads(self.work.threads):
+            sides = {arm: FunctionSide(self.work, dataset, self.plan.arms[arm]["method"]) for arm in arms}
+            try:
+                found = take_turns(sides, self.display, self.plan.minutes and 60 * self.plan.minutes)
+                sides[arms[0]].finish()
+            finally:
+                for side in sides.values():
+                    side.close()
+        spent = sides[arms[0]].evaluation_seconds
+        return {arm: {**cost, **facts, "evaluation_seconds": spent} for arm, cost in found.items()}
+
+    def _planned_steps(self, arm: str) -> int:
+        base = self.plan.base
+        return base["steps"] or (base["epochs"] or 1) * self.calibration[arm]["steps_per_epoch"]
+
+    def _run_seconds(self, arm: str, steps: int) -> float:
+        found = self.calibration[arm]  # the function evaluates when it wants to: once, at the end, is assumed
+        return steps * found["seconds_per_step"] * found.get("wall_factor", 1.0) + found["evaluation_seconds"]
+
+    def _job(self, arm: str, seed: int, steps: int) -> tuple[str, Job]:
+        method = self.plan.arms[arm]["method"]
+        base = {name: value for name, value in self.plan.base.items() if name not in ("steps", "epochs")}
+        described = {**base, "method": method, "steps": steps, "seed": seed}
+        key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:10]
+        return f"{Path(method.replace(':', '.')).name}-{seed}-{key}", partial(run_function, self._sent, described)
+
+    def fit_into(self, seconds: float, jobs: int) -> None:
+        """Choose the number of steps with which all seeds fit into the remaining time."""
+        plan, base, budget = self.plan, self.plan.base, max(0.0, seconds) * speed(jobs)
+        epoch = self.calibration[plan.baseline]["steps_per_epoch"]
+
+        def cost(steps: int) -> float:
+            plan.base = {**base, "steps": steps}
+            return plan.seeds * self._seconds_per_seed()
+
+        steps = bisect_right(range(1, MOST_STEPS), budget, key=cost)
+        if steps < epoch:
+            spent = 60 * (plan.minutes or 0.0) - seconds
+            enough = math.ceil((spent + cost(epoch) / speed(jobs)) / 6) / 10
+            raise BudgetError(
+                f"minutes={plan.minutes:g} is too short: it buys {plan.seeds} seeds of {steps:,} steps, and one epoch"
+                f" has {epoch:,}. Use minutes={enough:g}, fewer methods, or fewer seeds (at least {FEWEST_SEEDS})"
+            )
+        plan.base, plan.decided = {**base, "steps": steps}, True
+
+
+@lru_cache(1)  # a process trains many runs of the same work
+def _unpacked(sent: bytes) -> OwnTraining:
+    return pickle.loads(sent)
+
+
+def run_function(sent: "OwnTraining | bytes", described: dict[str, Any], folder: Path) -> None:
+    """Call the user's function once, and write the files of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with storage.locked(folder, wait=True):
+        if finished(folder):
+            return
+        work = _unpacked(sent) if isinstance(sent, bytes) else sent
+        storage.write_bytes(folder / "config.yaml", yaml.safe_dump(described, sort_keys=False).encode())
+        try:
+            _train(work, described, folder)
+        except (NotFiniteError, FloatingPointError) as error:
+            storage.write_json(folder / "failed.json", {"error": str(error)})
+
+
+def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
+    method, seed, steps = (described[name] for name in ("method", "seed", "steps"))
+    make_loader = LoaderFactory(work.load(), method, work.batch_size, seed, steps)
+    with seeded_generators(seed), threads(work.threads):
+        try:
+            metrics = work.checked(work.train(make_loader, seed))
+        except Exception as error:
+            error.add_note(f"method {method}, seed {seed}. Finished runs are kept")
+            raise
+    loader = make_loader.loader
+    if loader is None or loader.step != steps:
+        used = 0 if loader is None else loader.step
+        raise ValueError(
+            f"the training function used {used:,} of {steps:,} batches (method {method}, seed {seed}): iterate over"
+            " make_loader(model) until it ends"
+        )
+    if loader.weighted and not loader.selection_was_read:
+        raise ValueError(
+            f"method {method} weights the losses and the training function ignores that: compute the loss by"
+            " smdl.weighted_mean(losses, loader.selection), which is the plain mean for other methods"
+        )
+    if not math.isfinite(metrics[work.metric]):
+        raise NotFiniteError(f"{work.metric} is {metrics[work.metric]}")
+    parts = dict(loader.seconds)
+    record = {
+        "epoch": 0,
+        "steps": steps,
+        "metrics": {name: value for name, value in metrics.items() if math.isfinite(value)},
+        "forwards": loader.forwards,
+        "seconds": {**parts, "training": loader.seconds_of_run - sum(parts.values())},
+    }
+    storage.write_lines(folder / "metrics.jsonl", [record])
+    with storage.replacing(folder / "counts.npy") as file:
+        np.save(file, loader.counts, allow_pickle=False)
+    summary = {
+        "final": record["metrics"],
+        "steps": steps,
+        "seconds": record["seconds"],
+        "environment": environment(device_of(loader.loader.model)),
+        "metrics_sha256": storage.digest(folder / "metrics.jsonl"),
+    }
+    storage.write_json(folder / "summary.json", summary, checksum=True)

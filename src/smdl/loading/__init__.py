@@ -1,0 +1,1 @@
+"""Loaders, and the methods that choose their batches."""

@@ -1,0 +1,290 @@
+"""Observed: candidates whose features are known from the training forwards."""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.common.messages import check_keys, number, one_of, whole_number
+from smdl.engine.pool import host
+from smdl.engine.selection import Selection
+from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
+from smdl.loading.candidates.random_pool import deal
+from smdl.loading.ranks import Ranks
+from smdl.loading.strategies.strategy import drawn
+from smdl.scoring.batches import height, take
+from smdl.scoring.feature_cache import TYPES, FeatureCache
+from smdl.scoring.observation import Observation
+from smdl.scoring.scorer import Scorer
+from smdl.scoring.suspects import ASKED, Suspects
+
+
+class _Planned(NamedTuple):
+    """A batch that is chosen but not trained on yet."""
+
+    selection: Selection  # of all ranks
+    step: int  # at which it was chosen
+    rescored: np.ndarray  # samples that are read along and forwarded, so that their features are new
+    own: Selection | None = None  # what this rank chose; None if that is a part of the selection
+
+    def rows(self, ranks: Ranks) -> np.ndarray:
+        """Return the samples that a rank reads."""
+        return np.concatenate([ranks.share(self.selection.indices), ranks.share(self.rescored)])
+
+
+@dataclass
+class Observed(Candidates):
+    """Candidates are a random pool of factor × batch size, as for RandomPool, but nothing is forwarded to score them:
+    their features are those of their last training forward, with the current head applied to them.
+
+    Only the samples that are trained on are read. Samples that were never seen are taken first.
+
+    factor    size of the pool, in batches
+    lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile. None
+              is the number of workers: without workers nothing is chosen ahead.
+    start     epochs that are plain passes over the data, before selection starts
+    rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
+    trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
+              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all".
+    dtype     how features are kept: float16, bfloat16 or float32
+    device    where: "model" is the model's device, "cpu" is main memory
+    sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
+              probabilities are those of the last forward.
+    observe   "auto": hooks on the model take the features. "manual": your loop calls
+              `loader.observe(features=..., logits=...)`, as it must if it changes inputs on the device (mixup). Then
+              give the loader the head too (`head=model.fc`): without it, probabilities are those of that forward.
+    """
+
+    factor: float = 3.0
+    lag: int | None = None
+    start: int = 1
+    rescore: float = 0.0
+    trust: str = "auto"
+    dtype: str = "float16"
+    device: str = "model"
+    sketch: int | None = None
+    observe: str = "auto"
+    needs_features = True
+    splits = True
+
+    def __post_init__(self) -> None:
+        self._cache: FeatureCache | None = None
+        self._window: deque[_Planned] = deque()
+        self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
+        self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
+        self._observations, self._pretends = 0, False
+        # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
+        self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
+        self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
+        self.lag = None if self.lag is None else whole_number("lag", self.lag, 0)
+        self.start = whole_number("start", self.start, 0)
+        one_of("trust", self.trust, ("all", "auto", "neighbours"))
+        one_of("dtype", self.dtype, TYPES)
+        one_of("device", self.device, ("cpu", "model"))
+        one_of("observe", self.observe, ("auto", "manual"))
+        if self.sketch is not None:
+            self.sketch = whole_number("sketch", self.sketch)
+
+    def set_workers(self, workers: int) -> int:
+        self.lag = workers if self.lag is None else self.lag
+        return self.lag
+
+    @property
+    def watches_model(self) -> bool:  # type: ignore[override]
+        return self.observe == "auto"
+
+    def begin(self, samples: int) -> None:
+        self._window.clear()
+        if self._cache is None:
+            self._cache = FeatureCache(samples, self.dtype, self.device, self.sketch)
+            self._observed_at = np.full(samples, -1, np.int64)
+            self._left_out = np.zeros(samples, bool)
+
+    def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
+        assert self._cache is not None
+        assert seen.features is not None
+        self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
+        self._observations += 1
+        self._observed_at[rows] = self._observations  # also of rows that were not found: their turn to rescore passed
+        if self._pretends:
+            self._cache.pretend_seen()
+            self._pretends = False
+
+    def skip_warm_up(self) -> None:
+        self.start, self._pretends = 0, True
+
+    def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
+        """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
+        assert self.lag is not None
+        if epoch.first_step == 0:
+            self.prepare_epoch(epoch)
+        pools, ranks = self._pools(epoch), epoch.ranks
+        waiting = deque((epoch.first_step + k, planned.rows(ranks)) for k, planned in enumerate(self._window))
+        next_planned, read = epoch.first_step + len(waiting), None
+        for step in range(epoch.first_step, len(epoch)):
+            while next_planned < min(step + self.lag + 1, len(epoch)):
+                self._window.append(self._plan(epoch, pools, next_planned, step))
+                waiting.append((next_planned, self._window[-1].rows(ranks)))
+                next_planned += 1
+            if read is None or (self.lag == 0 and epoch.reader.reads_ahead):  # workers asked for more, and got the end
+                read = epoch.read(_taken_from(waiting))
+            rows, batch, _ = next(read)
+            planned = self._window.popleft()
+            if height(batch) != len(rows):
+                raise ValueError(one_row_each(height(batch), len(rows)))
+            if len(planned.rescored):
+                batch = self._rescore(epoch, planned, batch)
+            self.staleness = step - planned.step
+            yield epoch.own_part(planned.selection) if planned.own is None else planned.own, batch
+
+    def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
+        factor = 1.0 if epoch.number < self.start else self.factor
+        return list(deal(epoch.samples, epoch.pool_sizes(factor), epoch.deck()))
+
+    def prepare_epoch(self, epoch: DatasetEpoch, noisy: bool = False) -> None:
+        """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
+        features of the first epoch come from very different weights."""
+        assert self._cache is not None
+        self._left_out[:] = False
+        if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
+            return
+        if self.trust == "auto" and not self._cache.knows_classes(epoch.scorer):
+            return
+        with epoch.clock("selection"):
+            if self.trust == "auto":
+                noisy = self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy or noisy
+                if not noisy:
+                    return
+            rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
+            self._left_out[rows] = votes.suspect
+
+    def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
+        """Choose the batch of a step, with the features and the head of this moment."""
+        rescored, ahead = np.zeros(0, np.int64), step + (self.lag or 0) + 1  # chosen right after this batch was read
+        if self.rescore and epoch.number >= self.start and ahead < len(epoch):
+            oldest = np.argsort(self._observed_at[pools[ahead]], kind="stable")
+            count = epoch.ranks.size * min(math.ceil(self.rescore * epoch.batch_size), len(oldest) // epoch.ranks.size)
+            rescored = pools[ahead][oldest[:count]]
+        if len(pools[step]) == epoch.ranks.size * epoch.size(step):
+            return _Planned(drawn(pools[step]), now, rescored)
+        if epoch.together:
+            return _Planned(self._choose(epoch, pools[step], step), now, rescored)
+        own = self._choose(epoch, epoch.ranks.share(pools[step]), step)
+        return _Planned(epoch.put_together(own), now, rescored, own)
+
+    def _choose(self, epoch: DatasetEpoch, rows: np.ndarray, step: int) -> Selection:
+        """Choose among these samples: those never seen first, the rest by the strategy."""
+        assert self._cache is not None
+        size, found = epoch.size(step) * (epoch.ranks.size if epoch.together else 1), None
+        if epoch.strategy.needs_scores:
+            with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
+                found = self._cache.scores(epoch.scorer, rows)
+        trusted = ~self._left_out[rows]
+        kept = trusted if np.count_nonzero(trusted) >= size else np.ones(len(rows), bool)
+        count = np.count_nonzero(kept)
+        if count == size:
+            return drawn(rows[kept])
+        if not epoch.strategy.needs_scores:
+            return epoch.choose(None, np.arange(count), size, step, epoch.together).renumbered(rows[kept])
+        if found is None:
+            return drawn(rows[kept][:size])
+        scores, seen = found
+        unseen = rows[kept & ~seen][:size]
+        if len(unseen) == size:
+            return drawn(unseen)
+        with epoch.clock("scoring"):
+            known = kept & seen
+            if np.count_nonzero(known) < len(rows):
+                rows, at = rows[known], torch.from_numpy(known)
+                scores = scores.each(lambda values: values[at])
+            pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
+            pool.rows = rows
+        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
+        if len(unseen) == 0:
+            return chosen
+        gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
+        weights = None if chosen.weights is None else np.concatenate([np.ones(len(unseen)), chosen.weights])
+        return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
+
+    def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
+        """Forward the samples that were read along, and return the batch without them."""
+        size, rows = len(epoch.ranks.share(planned.selection.indices)), height(batch)
+        with epoch.clock("scoring"):
+            forwarded = epoch.scorer.forward(take(batch, np.arange(size, rows)))
+            outputs = epoch.scorer.kept_outputs(forwarded.outputs, forwarded.targets)
+            kept = (forwarded.features, outputs, epoch.scorer.kept_targets(forwarded.targets))
+            features, outputs, targets = (None if part is None else epoch.ranks.gather(part) for part in kept)
+            self.remember(epoch.scorer, planned.rescored, Observation(None, outputs, features), targets)
+        return take(batch, np.arange(size))
+
+    def forget_plan(self) -> None:
+        self._window.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self._cache is not None
+        window = [
+            {**saved_batch(one.selection), "step": one.step, "rescored": torch.from_numpy(one.rescored)}
+            for one in self._window
+        ]
+        return {
+            "cache": self._cache.state_dict(),
+            "window": window,
+            "observed_at": torch.from_numpy(self._observed_at.copy()),
+            "observations": self._observations,
+            "left_out": torch.from_numpy(self._left_out.copy()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert self._cache is not None
+        check_keys("the state of Observed", state, self.state_dict())
+        samples, observed_at = len(self._observed_at), host(state["observed_at"]).copy()
+        window = [
+            _Planned(
+                planned_batch(one, samples, "step", "rescored"),
+                whole_number("the step of a planned batch", one["step"], 0),
+                _indices("rescored", one["rescored"], samples),
+            )
+            for one in state["window"]
+        ]
+        if observed_at.shape != (samples,) or observed_at.dtype != np.int64:
+            raise ValueError(f"observed_at must be {samples} numbers, got {observed_at.dtype} of {observed_at.shape}")
+        left_out = host(state["left_out"]).copy()
+        if left_out.shape != (samples,) or left_out.dtype != bool:
+            raise ValueError(f"left_out must be {samples} flags, got {left_out.dtype} of {left_out.shape}")
+        observations = whole_number("observations", state["observations"], 0)
+        self._cache.load_state_dict(state["cache"])
+        self._window, self._observed_at, self._observations = deque(window), observed_at, observations
+        self._left_out = left_out
+
+    def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
+        """Return the samples with suspect labels, or the `count` most suspicious ones. The order is by the share of the
+        neighbours with the label plus the probability that the head gives it."""
+        assert self._cache is not None
+        rows, votes = self._cache.votes(scorer, np.random.default_rng(0))
+        if len(rows) == 0:
+            raise ValueError("suspects needs features of samples that were trained on, and there are none yet")
+        found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
+        scored = self._cache.scores(scorer, rows[found])
+        assert scored is not None
+        assert scored[0].losses is not None
+        losses = host(scored[0].losses)
+        order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
+        return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
+
+
+def _indices(name: str, values: Tensor, samples: int) -> np.ndarray:
+    found = host(values).copy()
+    if found.ndim != 1 or found.dtype != np.int64 or (len(found) and not 0 <= found.min() <= found.max() < samples):
+        raise ValueError(f"{name} must be indices in 0..{samples - 1}, got {found}")
+    return found
+
+
+def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield what is waiting. More may be added meanwhile."""
+    while waiting:
+        yield waiting.popleft()

@@ -1,0 +1,172 @@
+"""Feedback: what training computed for the current batch, for methods that learn from it."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.engine.pool import as_matrix, finite, host
+from smdl.engine.selection import Selection
+from smdl.loading.candidates.base import Candidates
+from smdl.loading.ranks import Ranks
+from smdl.loading.step_record import StepRecord
+from smdl.loading.strategies.strategy import Strategy
+from smdl.scoring.observation import Observation, Observer
+from smdl.scoring.scorer import Scorer
+
+
+class Feedback:
+    """Passes losses, features and logits of the training forward on to the strategy and the candidates.
+
+    They come from hooks on the model, or from `loader.observe`. With several ranks they are kept until the end of the
+    step, and exchanged then.
+    """
+
+    def __init__(self, scorer: Scorer, strategy: Strategy, candidates: Candidates, method: str) -> None:
+        self._scorer, self._strategy, self._candidates, self._method = scorer, strategy, candidates, method
+        #: Whether features of the training forward are kept.
+        self.needs_features = candidates.needs_features and strategy.needs_scores
+        watches = strategy.needs_losses or (self.needs_features and candidates.watches_model)
+        self._observer = Observer(scorer, features=self.needs_features) if watches else None
+        self._selection: Selection | None = None  # of the current batch
+        self._targets: Tensor | None = None  # of the current batch
+        self._is_checked = True  # whether to find out, at the price of waiting for the device, if it was recognised
+        self._received = False  # whether anything is known of it
+        self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
+        self._ranks = Ranks()
+
+    @property
+    def has_unexchanged(self) -> bool:
+        """Whether ranks have still to exchange what they know of the current batch."""
+        return self._record is not None
+
+    def forget(self) -> None:
+        """Drop what ranks have still to exchange."""
+        self._record = None
+
+    def expect(self, selection: Selection, batch: Any, ranks: Ranks, check: bool) -> None:
+        """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
+        self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
+        if self._observer is not None or self.needs_features:
+            self._targets = self._scorer.targets(batch)
+            if self._observer is not None:
+                self._observer.start(batch, self._targets)
+            if ranks.size > 1:
+                targets = self._scorer.kept_targets(self._targets)
+                self._record = StepRecord(selection.indices, targets, self._scorer.device)
+
+    def stop(self) -> None:
+        """No more of the current batch is expected: take what is there."""
+        if self._observer is not None:
+            self.take()
+            self._observer.stop()
+
+    def receive(
+        self,
+        losses: Tensor | np.ndarray | None,
+        features: Tensor | np.ndarray | None,
+        logits: Tensor | np.ndarray | None,
+        rows: Tensor | np.ndarray | None,
+    ) -> None:
+        """Take what the training loop computed itself, see `DataLoader.observe`."""
+        if self._selection is None:
+            raise ValueError("observe takes what was computed for the current batch, and there was no batch yet")
+        places = np.arange(len(self._selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
+        if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self._selection)):
+            raise ValueError(f"rows must be places in the current batch, 0..{len(self._selection) - 1}, got {rows}")
+        outputs = None if logits is None else self._scorer.outputs_in(finite("logits", logits))
+        if self.needs_features and (features is not None or not self._strategy.needs_losses):
+            self._scorer.decide(outputs, self._targets)
+            if features is None or (outputs is None and self._scorer.loss is not None):
+                raise ValueError(f"{self._candidates.describe()} needs both features and logits of the batch")
+            matrix = as_matrix("features", features)
+            for name, given in (("features", matrix), ("logits", outputs)):
+                if given is not None and len(given) != len(places):
+                    raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
+            self._keep(Observation(None, None if outputs is None else outputs.float(), matrix.float()), places)
+        elif losses is not None or (outputs is not None and self._strategy.needs_losses):
+            if self._strategy.needs_errors and outputs is None:
+                raise ValueError(f"method {self._method} needs the logits of the batch: call observe(logits=...)")
+            if losses is None or self._strategy.needs_errors:
+                losses = self._losses(places, outputs)
+            self._keep_losses(places, losses)
+        self._received = True
+
+    def take(self) -> None:
+        """Pass on what the training forwards of the current batch have shown so far."""
+        seen = None if self._observer is None or self._selection is None else self._observer.finish()
+        if seen is not None:
+            self._keep(seen)
+            self._received = self._received or not self._is_checked or seen.found is None or bool(seen.found.any())
+
+    def finish(self, ranks: Ranks) -> None:
+        """Take what is known of the current batch, once, and with several ranks exchange it. Forwards that come later
+        in this step are ignored then: every rank exchanges once per step."""
+        self._ranks = ranks
+        self.take()
+        if self._record is None:
+            return
+        record, self._record = self._record, None
+        seen = record.exchange(ranks, self.needs_features, self._strategy.needs_losses)
+        if seen.features is not None:
+            observation = Observation(seen.found, seen.outputs, seen.features)
+            self._candidates.remember(self._scorer, seen.rows, observation, seen.targets)
+        if self._strategy.needs_losses:
+            self._strategy.observe(seen.rows[seen.known], seen.losses[seen.known])
+
+    def warn_if_missing(self) -> None:
+        """Warn if the method needs to know something of the current batch, and nothing was shown or received."""
+        if self._received or not (self._strategy.needs_losses or self.needs_features):
+            return
+        need = "the training losses" if self._strategy.needs_losses else "the features of the training forward"
+        call = "losses" if self._strategy.needs_losses else "features=..., logits=..."
+        call = "logits=..." if self._strategy.needs_errors else call
+        warnings.warn(
+            f"method {self._method} needs {need} and got none for this batch. The model was not called on it"
+            " with gradients, does not return logits, was compiled and called before the first use of this loader,"
+            f" or its inputs are changed before they reach it. Call loader.observe({call}).",
+            stacklevel=3,
+        )
+
+    def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
+        """Pass on what is known of these rows of the current batch, by default all."""
+        assert self._selection is not None
+        if self.needs_features and self._ranks.size > 1:
+            if self._record is not None:
+                assert seen.features is not None
+                everywhere = np.arange(len(self._selection)) if places is None else places
+                targets = self._targets
+                if targets is not None:
+                    targets = targets[torch.from_numpy(everywhere).to(targets.device)]
+                outputs = self._scorer.kept_outputs(seen.logits, targets)
+                self._record.add_features(everywhere, seen.found, seen.features, outputs)
+        elif self.needs_features:
+            rows, labels = self._selection.indices, self._targets
+            if places is not None:
+                rows = rows[places]
+                labels = None if labels is None else labels[torch.from_numpy(places).to(labels.device)]
+            self._candidates.remember(self._scorer, rows, seen, labels)
+        if self._strategy.needs_losses:
+            places = np.arange(len(self._selection)) if places is None else places
+            losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
+            self._keep_losses(places[found], losses[found])
+
+    def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray:
+        assert logits is not None
+        assert self._targets is not None
+        targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
+        if self._strategy.needs_errors:
+            return host(self._scorer.error_norms(logits, targets))
+        return host(self._scorer.losses(logits, targets))
+
+    def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
+        assert self._selection is not None
+        values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
+        if values.shape != places.shape:
+            raise ValueError(f"losses must be one per sample of the batch, {len(places)}, got shape {values.shape}")
+        if self._ranks.size == 1:
+            self._strategy.observe(self._selection.indices[places], values.astype(np.float64))
+        elif self._record is not None:
+            self._record.add_losses(places, values.astype(np.float64))

@@ -1,0 +1,340 @@
+"""DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from smdl.common import clock
+from smdl.common.messages import choice, one_of, true_or_false, whole_number
+from smdl.engine.objective import Objective
+from smdl.loading.base_loader import Loader
+from smdl.loading.candidates.base import Candidates, DatasetEpoch, steps_per_epoch
+from smdl.loading.candidates.observed import Observed
+from smdl.loading.feedback import Feedback
+from smdl.loading.methods import Method, as_method
+from smdl.loading.ranks import current_ranks
+from smdl.loading.restarts import finished_epoch, warn_of_restart
+from smdl.loading.strategies.strategy import Strategy
+from smdl.scoring.batch_form import Forward, Targets
+from smdl.scoring.losses import LossFunction
+from smdl.scoring.reading import (
+    Reader,
+    ReadRequest,
+    are_confirmed,
+    check_dataset,
+    check_labels,
+    read_labels,
+    stored_labels,
+    worker_errors,
+)
+from smdl.scoring.reference_model import ReferenceFeatures, check_reference
+from smdl.scoring.scorer import Features, Head, Scorer
+from smdl.scoring.suspects import Suspects
+from smdl.scoring.taps import Pooling
+
+_DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
+
+
+class DataLoader(Loader):
+    """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
+
+    batch_size       of every rank
+    dataset          map-style; its items are whatever collate_fn accepts
+    model            the model in training; scored as it is at that step, and left unchanged
+    method           a name of `smdl.loading.methods.METHODS` (uniform, balanced, loss, …), `package.module:name`,
+                     a `smdl.Method` or a `smdl.Strategy`
+    objective        replaces the method's objective: maximise this `smdl.Objective`, in the method's source
+    candidates       replaces the method's source: Observed(factor=3), RandomPool(factor=3), Full(every=5), or a
+                     `smdl.Candidates`
+    options          changes options of the method's strategy, such as {"pressure": 50} for loss
+    epochs           length of the run, for methods that change over it (loss)
+    reference        for feature_match: features (N, M), or a model that computes them; for rho_loss: irreducible losses
+                     (N, 1), or a model whose losses they are. Trained here unless given
+    features, pooling, forward, targets, head, loss: how to score other batches, models and losses, see
+                     `smdl.scoring.scorer.Scorer`
+    scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
+    seed             seeds every random draw of the loader; the global generators are not used
+    ranks            with several ranks of torch.distributed: "local" lets each choose from its own candidates,
+                     "global" chooses the batches of all ranks from all candidates, as one process would
+    process_group    the ranks among which batches are divided; by default all of torch.distributed, if it is used
+    torch_options    options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        model: nn.Module,
+        batch_size: int = 50,
+        *,
+        method: str | Method | Strategy = "recommended",
+        objective: Objective | None = None,
+        candidates: Candidates | None = None,
+        options: Mapping[str, Any] | None = None,
+        epochs: int | None = None,
+        reference: Tensor | np.ndarray | nn.Module | None = None,
+        features: Features = None,
+        pooling: Pooling = None,
+        forward: Forward | None = None,
+        targets: Targets = None,
+        head: Head | None = None,
+        loss: str | LossFunction | None = None,
+        scoring_dataset: Dataset | None = None,
+        scoring_batch_size: int = 500,
+        drop_last: bool = False,
+        num_workers: int = 0,
+        seed: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        ranks: str = "local",
+        process_group: Any = None,
+        **torch_options: Any,
+    ) -> None:
+        for name in _DECIDED_HERE:
+            if name in torch_options:
+                raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
+        scorer = Scorer(
+            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
+        )
+        self._samples = check_dataset(dataset)
+        if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
+            found = len(scoring_dataset)  # type: ignore[arg-type]
+            raise ValueError(f"scoring_dataset must have the dataset's {self._samples} samples, got {found}")
+        self.batch_size = whole_number("batch_size", batch_size)
+        if self.batch_size > self._samples:
+            raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
+        changed = as_method(method).changed(objective, candidates, options)
+        together = one_of("ranks", ranks, ("local", "global")) == "global"
+        super().__init__(changed, scorer, seed, process_group, together)
+        self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
+        self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)
+        self._scoring_batch_size = whole_number("scoring_batch_size", scoring_batch_size)
+        workers = whole_number("num_workers", num_workers, 0)
+        if scoring_dataset is not None and self.candidates.needs_features:
+            raise ValueError(
+                f"scoring_dataset has no effect with candidates={self.candidates.describe()}, which forwards no sample"
+                " for scoring: leave it out, or use candidates=smdl.RandomPool()"
+            )
+        ahead = self.candidates.set_workers(workers)
+        self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
+        if self.strategy.needs_labels:
+            stored = stored_labels(dataset) if targets is None and loss is None else None
+            self.strategy.set_labels(self._labels(stored))
+        self._both = scoring_dataset is not None
+        self._reference = None
+        if self.strategy.needs_reference:
+            self._reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
+        self._feedback = Feedback(scorer, self.strategy, self.candidates, self.method.name)
+        self._mark = object()  # tells this loader from others, also from one that was freed
+        self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
+        self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
+        self._made_with = {
+            "epochs": epochs, "reference": reference, "features": features, "pooling": pooling, "forward": forward,
+            "targets": targets, "head": head, "loss": loss, "scoring_dataset": scoring_dataset,
+            "scoring_batch_size": scoring_batch_size, "drop_last": drop_last, "num_workers": num_workers,
+            "seed": seed, "collate_fn": collate_fn, "ranks": ranks, "process_group": process_group, **torch_options,
+        }  # fmt: skip
+        self._begin(0)
+
+    def with_method(self, method: str | Method | Strategy, model: nn.Module, **changes: Any) -> "DataLoader":
+        """Return a loader of the same data and with the same options for another method and another model."""
+        options = {**self._made_with, **changes}
+        if as_method(method).make()[1].needs_features:
+            options["scoring_dataset"] = None  # this source forwards no sample for scoring
+        return DataLoader(self.dataset, model, self.batch_size, method=method, **options)
+
+    def __len__(self) -> int:
+        """Return the number of batches per epoch, the same on every rank."""
+        return steps_per_epoch(self._samples, self.batch_size, self.drop_last, current_ranks(self._group).size)
+
+    def __repr__(self) -> str:
+        return (
+            f"smdl.DataLoader(method={self.method.name}: {self.strategy.describe()};"
+            f" candidates={self.candidates.describe()}, {self._samples} samples, batch_size={self.batch_size},"
+            f" {len(self)} steps per epoch, seed={self.seed})"
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration this epoch. Without it, every iteration is the next epoch."""
+        whole_number("epoch", epoch, 0)
+        if not (self._resumed and epoch == self._epoch):  # the epoch of a loaded state continues where it was
+            self._begin(epoch)
+            self._resumed = False
+            self._iterations += 1  # an iteration that was under way cannot be continued
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate()
+
+    def warm_up(self) -> None:
+        """Compile what selection needs, on the first few samples. Otherwise the first step does, and takes seconds."""
+        learns = self.strategy.needs_losses or self.strategy.gathers  # it would count this as a batch
+        if not self.strategy.needs_scores or learns:
+            return
+        seconds, samples = dict(self.seconds), self._scorer.samples
+        rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()
+        with torch.random.fork_rng(devices=[]), worker_errors():
+            _, batch = next(iter(self._reader.read([ReadRequest(0, rows.tolist(), train=False, score=True)])))
+        epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
+        self.seconds, self._scorer.samples = seconds, samples
+
+    def epoch_start_seconds(self, noisy: bool = False) -> float:
+        """Return the seconds that the start of the next epoch takes, before its first batch; `noisy` if labels are."""
+        epoch = replace(self._new_epoch(), number=self._epoch + 1, seconds=dict(self.seconds))
+        started = clock.now()
+        self.candidates.prepare_epoch(epoch, noisy)
+        return clock.now() - started
+
+    def observe(
+        self,
+        losses: Tensor | np.ndarray | None = None,
+        *,
+        features: Tensor | np.ndarray | None = None,
+        logits: Tensor | np.ndarray | None = None,
+        rows: Tensor | np.ndarray | None = None,
+    ) -> None:
+        """Take what the training forward computed for the current batch, if the model does not show it to its hooks.
+
+        losses     (B,) for methods that need losses; computed from the logits if those are given
+        features   (B, D), with logits, for smdl.Observed
+        logits     the model's output, (B, …)
+        rows       (B,) places in the current batch; by default all, in order
+        """
+        self._feedback.receive(losses, features, logits, rows)
+
+    def suspects(self, count: int | None = None) -> Suspects:
+        """Return the samples that are probably mislabelled, the most suspicious first: those whose label hardly any
+        neighbour has, or as many as `count` says. It needs candidates=smdl.Observed(...) and an epoch of training."""
+        if not isinstance(self.candidates, Observed):
+            raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
+        if not self._feedback.needs_features:
+            raise ValueError(f"suspects needs a method that scores its candidates, got {self.method.name}")
+        if count is not None:
+            whole_number("count", count)
+        self._feedback.take()
+        return self.candidates.suspects(self._scorer, count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on
+        every rank: what they observed of the current batch is exchanged first. Between epochs one rank may call it."""
+        self._finish_step()
+        trained = None if self._reference is None else self._reference.trained
+        ranks = self._step_batch // self.batch_size
+        return {**super().state_dict(), "ranks": ranks, "reference": trained, "scoring": self._scorer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        trained = state.get("reference") if isinstance(state, dict) else None
+        checked, before = check_reference(trained, self._samples), self._scorer.state_dict()
+        if isinstance(state, dict) and "scoring" in state:
+            self._scorer.load_state_dict(state["scoring"])
+        try:
+            super().load_state_dict(state)
+        except Exception:
+            self._scorer.load_state_dict(before)
+            raise
+        self._feedback.forget()
+        self._step_batch = state["run"]["batch_size"] * state["ranks"]
+        if self._reference is not None and isinstance(checked, Tensor):
+            self._reference.trained = checked
+
+    def _check_run(self, state: dict[str, Any]) -> None:
+        ranks, size = (
+            whole_number("the state's ranks", state["ranks"]),
+            whole_number("the state's batch_size", state["run"]["batch_size"]),
+        )
+        if ranks * size == self.batch_size * current_ranks(self._group).size:  # ranks may differ, the step is the same
+            state = {**state, "run": {**state["run"], "batch_size": self.batch_size}}
+        super()._check_run(state)
+
+    def _signature(self) -> dict[str, Any]:
+        own = {"samples": self._samples, "batch_size": self.batch_size, "drop_last": self.drop_last}
+        return {**own, **super()._signature()}
+
+    def _begin(self, epoch: int) -> None:
+        super()._begin(epoch)
+        self.candidates.begin(self._samples)
+
+    def _new_epoch(self) -> DatasetEpoch:
+        return DatasetEpoch(
+            *self._basics(),
+            samples=self._samples,
+            batch_size=self.batch_size,
+            drop_last=self.drop_last,
+            reader=self._reader,
+            reference=self._reference_features(),
+            both=self._both,
+            scoring_batch_size=self._scoring_batch_size,
+        )
+
+    def _labels(self, stored: np.ndarray | None) -> np.ndarray:
+        """Return the class number of every sample, read from the dataset unless it holds them."""
+
+        def read(rows: np.ndarray) -> np.ndarray:
+            return read_labels(self._reader, self._scorer.labels, rows, self._scoring_batch_size)
+
+        if stored is not None:
+            labels = check_labels(stored, "the dataset", "; pass targets= to say where they are")
+            try:
+                if are_confirmed(labels, read):
+                    return labels
+            except ValueError:  # the batches do not show class numbers
+                return labels
+        return read(np.arange(self._samples))
+
+    def _reference_features(self) -> Tensor | None:
+        if self._reference is None:
+            return None
+        return self._reference.compute(self._scorer, self._reader, self.batch_size, self.seed)
+
+    def _start_iteration(self) -> int:
+        iteration, batch = super()._start_iteration(), self.batch_size * self._ranks.size
+        if batch > self._samples:
+            raise ValueError(
+                f"batch_size × ranks must be at most the dataset's {self._samples} samples, got {self.batch_size} ×"
+                f" {self._ranks.size}"
+            )
+        if self._step and batch != self._step_batch:  # another number of ranks resumes the epoch
+            self._step = math.ceil(self._step * self._step_batch / batch)
+            self.candidates.forget_plan()
+            if self._step >= len(self):
+                self._begin(self._epoch + 1)
+        self._step_batch = batch
+        return iteration
+
+    def _position(self) -> dict[str, Any]:
+        return {**super()._position(), "whether a batch was left half-way": self._feedback.has_unexchanged}
+
+    def _iterate(self) -> Iterator[Any]:
+        if self._iterations == 0:  # never iterated, no state loaded, no epoch set
+            warn_of_restart(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
+        iteration, steps = self._start_iteration(), len(self)
+        try:
+            with worker_errors():
+                for selection, batch in self.candidates.batches(self._new_epoch()):
+                    self._selection = selection
+                    self._step += 1
+                    ended = self._step == steps
+                    self._feedback.expect(selection, batch, self._ranks, check=self._step == 1 or ended)
+                    if ended:  # a state taken after the last batch was yielded is that of the next epoch
+                        self._begin(self._epoch + 1)
+                        self._watch.last_batch()
+                        finished_epoch(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
+                    yield batch
+                    if not ended:
+                        self._check_latest(iteration)
+                    if iteration == self._iterations:
+                        self._finish_step()
+                        self._feedback.warn_if_missing()
+                        self._warn_unweighted()
+                    if ended:
+                        self._watch.finish()
+                        return
+        finally:  # also if the loop over this iterator was left; after an error no rank may wait for the others
+            if iteration == self._iterations:
+                self._feedback.stop()
+
+    def _finish_step(self) -> None:
+        self._feedback.finish(self._ranks)

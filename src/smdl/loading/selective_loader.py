@@ -1,0 +1,109 @@
+"""SelectiveLoader: wraps any iterable of batches and yields the selected part."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from torch import nn
+
+from smdl.common.messages import choice
+from smdl.engine.objective import Objective
+from smdl.loading.base_loader import Loader
+from smdl.loading.candidates.stream import Stream, StreamEpoch
+from smdl.loading.methods import Method, as_method
+from smdl.loading.strategies.strategy import Strategy
+from smdl.scoring.batch_form import Forward, Targets
+from smdl.scoring.losses import LossFunction
+from smdl.scoring.padding import Padding, check_padding
+from smdl.scoring.scorer import Features, Scorer
+from smdl.scoring.taps import Pooling
+
+
+class SelectiveLoader(Loader):
+    """Wraps any iterable of batches: joins 1/keep of them to a pool and yields the selected part of it.
+
+    loader     any iterable of batches
+    keep       the fraction of the samples that is trained on
+    method     as for `smdl.DataLoader`; its strategy is used, its source is the stream
+    reference  for feature_match and rho_loss: a trained model
+    padding    the value that fills shorter rows if the batches of a pool were padded to different lengths, or a dict of
+               column: value; by default 0 (−100 for labels) if the batches have an attention_mask
+    objective, options, features, pooling, forward, targets, loss, seed, process_group: as for `smdl.DataLoader`
+
+    With several ranks, the wrapped loader must give each its own batches. Each rank selects from what it reads.
+
+    A state holds that of the wrapped loader if it has a `state_dict`. Otherwise a resumed epoch reads the batches
+    before its first step again and skips them: the wrapped loader must then yield them in the same order.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        model: nn.Module,
+        keep: float = 1 / 3,
+        *,
+        method: str | Method | Strategy = "recommended",
+        objective: Objective | None = None,
+        options: Mapping[str, Any] | None = None,
+        reference: nn.Module | None = None,
+        features: Features = None,
+        pooling: Pooling = None,
+        forward: Forward | None = None,
+        targets: Targets = None,
+        loss: str | LossFunction | None = None,
+        padding: Padding = None,
+        seed: int = 0,
+        process_group: Any = None,
+    ) -> None:
+        if not isinstance(loader, Iterable):
+            raise TypeError(choice("loader", type(loader).__name__, "an iterable of batches"))
+        source = Stream(keep)
+        scorer = Scorer(model, forward=forward, targets=targets, features=features, pooling=pooling, loss=loss)
+        super().__init__(as_method(method).changed(objective, source, options), scorer, seed, process_group)
+        if self.strategy.needs_reference and reference is None:
+            need = "rho_loss" if self.strategy.needs_holdout else "feature_match"
+            raise ValueError(f"{need} needs reference=, a trained model, to score a stream")
+        self.loader, self.keep, self.joined = loader, source.keep, source.joined
+        self._reference = None if reference is None else scorer.of(reference)
+        self._skip, self._padding = 0, check_padding(padding)
+
+    def __len__(self) -> int:
+        """Return the number of batches per epoch, if the wrapped loader has a length."""
+        return math.ceil(len(self.loader) / self.joined)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return (
+            f"smdl.SelectiveLoader({type(self.loader).__name__}, method={self.method.name}: {self.strategy.describe()};"
+            f" keep={self.keep:.6g}, {self.joined} batches joined, seed={self.seed})"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        iteration, steps = self._start_iteration(), len(self) if hasattr(self.loader, "__len__") else None
+        batches, self._skip = islice(self.loader, self._skip, None), 0
+        epoch = StreamEpoch(*self._basics(), stream=batches, reference=self._reference, padding=self._padding)
+        for selection, batch in self.candidates.batches(epoch):
+            self._selection = selection
+            self._step += 1
+            if (
+                self._step == steps and epoch.ended()
+            ):  # a state taken after the last batch was yielded is that of the next epoch
+                self._begin(self._epoch + 1)
+            yield batch
+            self._check_latest(iteration)
+            self._warn_unweighted()
+        if self._step:
+            self._begin(self._epoch + 1)
+        self._watch.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return {**state, "loader": self.loader.state_dict()} if hasattr(self.loader, "state_dict") else state  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._skip = 0
+        if "loader" in state:
+            self.loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+        else:
+            self._skip = self._step * self.joined

@@ -1,1 +1,0 @@
-"""Rows in files: arrays, tables, folders of shards."""

@@ -1,0 +1,151 @@
+"""Bad input of smdl select is found before the long work starts: one line, exit code 2 (or 1), nothing written."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smdl.cli.commands import main
+from smdl.files.job import Job
+
+pytestmark = pytest.mark.usefixtures("rows")
+
+
+def refused(arguments, capsys, monkeypatch, code=2):
+    """Return the message of a command that must neither choose nor write."""
+    monkeypatch.setattr(Job, "run", lambda *_: pytest.fail("the long work has started"))
+    before = {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*")}
+    assert main(["select", *arguments.split()]) == code
+    message = capsys.readouterr().err
+    assert message.startswith("smdl: ")
+    assert message.count("\n") == 1
+    assert "Traceback" not in message
+    assert {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*")} == before
+    return message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("shards", "give --size or --fraction"),
+        ("shards --size 5 --fraction 0.1", "give --size or --fraction"),
+        ("shards --size 0", "expected a whole number ≥ 1, got '0'"),
+        ("shards --size 301", "size must be at most the 300 rows that may be chosen, got 301"),
+        ("shards --size 201 --exclude first.npy", "size must be at most the 200 rows that may be chosen, got 201"),
+        ("shards --fraction 1.5", "fraction must be a number in (0, 1], got 1.5"),
+        ("shards --size 5 --partitions 0", "whole number ≥ 1"),
+        ("shards --size 5 --seed -1", "seed must be a whole number ≥ 0"),
+        ("shards --size 5 --engine rey", "unknown engine 'rey'; did you mean 'ray'?"),
+        ("shards --size 5 --objective facility", "did you mean 'facility_location'?"),
+        ("shards --size 5 --objective.redundncy 1", "did you mean 'redundancy'?"),
+        ("shards --size 5 --objective recommended", "needs probabilities"),
+        ("shards --size 5 --labels label", "unknown column of labels 'label'"),
+        ("shards --size 5 --labels fractions.npy", "labels must be whole class numbers"),
+        ("shards --size 5 --groups first.npy", "first.npy must have one row per row, got 100 for 300 rows"),
+        ("shards --per_group 5", "--per_group needs --groups"),
+        ("shards --budget 5", "--costs and --budget belong together"),
+        ("shards --costs fractions.npy --size 5", "--costs and --budget belong together"),
+        ("shards --costs fractions.npy --budget 5", "--costs must be finite numbers above 0"),
+        ("shards --costs ones.npy --budget 0.5", "no row may be chosen"),
+        ("shards --costs ones.npy --budget 5 --size 5", "leave out --size and --fraction"),
+        ("shards --size 201 --initial first.npy", "size must be at most the 200 rows that may be chosen, got 201"),
+        ("shards --size 5 --query other/1.npy", "--query must have the width of the input, 4, got 3"),
+        ("shards --size 5 --query shards/0.npy --objective redundancy", "--query needs an objective with facility_loc"),
+        ("nowhere --size 5", "nowhere cannot be read"),
+        ("nowhere.npy --size 5", "nowhere.npy cannot be read: No such file"),
+        ("empty --size 5", "the folder empty holds no file to read"),
+        ("other --size 5", "shards must have one width, got 4 in other/0.npy and 3 in other/1.npy"),
+        ("short.npy --size 5", "short.npy cannot be read: mmap length"),
+        ("shards --size 5 --exclude beyond.npy", "must be rows in 0..299, got 300"),
+        ("shards --size 5 --exclude fractions.npy", "must be row numbers, got float64"),
+        ("shards --size 5 --out chosen.txt", "--out must be a file of the kind .parquet, .csv, .json, .npy"),
+        ("shards --size 5 --out s3://bucket/chosen.csv", "--out must be a local file"),
+        ("shards/0.npy --size 5 --out shards/0.npy", "must not be one of the input files"),
+        ("shards/0.npy --size 5 --out shards/../shards/0.npy", "must not be one of the input files"),
+        ("shards --size 5 --out first.npy", "first.npy exists, and smdl select did not write it"),
+        ("shards --size 5 --out first.npy/chosen.csv", "first.npy is a file, not a folder"),
+        ("shards --size 5 --out shards/chosen.npy", "--out must not be in the input folder shards: the next"),
+        ("shards --size 5 --out /proc/chosen.csv", "/proc/chosen.csv cannot be written"),
+        ("shards --size 5 --out taken.csv", "taken.csv cannot be written: taken.select, the folder of"),
+        ("dimensions --size 5", "shards must have one width, got 4 in dimensions/0.npy and 1 in dimensions/1.npy"),
+        ("nothing.npy --size 5", "nothing.npy cannot be read: the file is empty"),
+        ("shards/0.npy ./shards/0.npy --size 5", "shards/0.npy is given twice"),
+        ("shards --size 1 --exclude all.npy", "no row may be chosen: see --exclude, --initial, --skip_nan"),
+        ("shards --size 5 --out folder.csv", "--out must be a file, got the folder folder.csv"),
+    ],
+)  # fmt: skip
+def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, monkeypatch):
+    for folder in ("empty", "other", "folder.csv", "dimensions"):
+        Path(folder).mkdir()
+    np.save("other/0.npy", rows)
+    np.save("other/1.npy", rows[:, :3])
+    np.save("dimensions/0.npy", rows)
+    np.save("dimensions/1.npy", rows[:, 0])
+    for name in ("nothing.npy", "taken.select"):
+        Path(name).touch()
+    np.save("all.npy", np.arange(300))
+    np.save("first.npy", np.arange(100))
+    np.save("beyond.npy", np.array([300]))
+    np.save("fractions.npy", np.arange(300) / 2)
+    np.save("ones.npy", np.ones(300))
+    np.save("short.npy", rows)
+    Path("short.npy").write_bytes(Path("short.npy").read_bytes()[:-100])
+    assert message in refused(arguments, capsys, monkeypatch)
+
+
+def test_rows_that_are_not_finite_are_counted_and_named(capsys, monkeypatch):
+    broken = np.load("shards/2.npy")
+    broken[3, 1] = np.nan
+    np.save("shards/2.npy", broken)
+    message = refused("shards --size 5", capsys, monkeypatch)
+    assert "1 row has numbers that are not finite: shards/2.npy row 3. " in message
+    assert "--skip_nan" in message
+    broken[10:20] = np.inf
+    np.save("shards/2.npy", broken)
+    message = refused("shards --size 5", capsys, monkeypatch)
+    assert "11 rows have numbers that are not finite: shards/2.npy row 3, shards/2.npy row 10" in message
+    assert "row 13 and 6 more" in message
+    message = refused("shards --size 290 --skip_nan", capsys, monkeypatch)
+    assert "size must be at most the 289 rows that may be chosen, got 290" in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(capsys, monkeypatch):
+    Path("closed").mkdir(mode=0o500)
+    assert "permission is denied" in refused("shards --size 5 --out closed/x.csv", capsys, monkeypatch, code=1)
+
+
+def test_a_full_disk_is_one_line(capsys):
+    from tests.faults import failing_disk, full
+
+    with failing_disk(Path.cwd(), 3, full):
+        assert main(["select", "shards", "--size", "5", "--partitions", "2", "--out", "chosen.csv", "--quiet"]) == 1
+    message = capsys.readouterr().err
+    assert "the disk is full. What was written before is intact" in message
+    assert main(["select", "shards", "--size", "5", "--partitions", "2", "--out", "chosen.csv", "--quiet"]) == 0
+
+
+def test_missing_pyarrow_is_named_with_the_command_that_installs_it(capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    message = refused("shards --size 5 --out chosen.parquet", capsys, monkeypatch)
+    assert "pip install '.[select]'" in message
+
+
+def test_missing_ray_is_named_with_the_command_that_installs_it(capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install '.[ray]'" in refused("shards --size 5 --engine ray", capsys, monkeypatch)
+
+
+def test_another_process_in_the_same_folder_is_refused(capsys):
+    from smdl.common.storage import locked
+
+    Path("chosen.select").mkdir()
+    with locked(Path("chosen.select")):
+        assert main(["select", "shards", "--size", "5", "--quiet"]) == 2
+    assert "another process is at work" in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""--engine ray: the rows of the one-machine run, also if a worker process dies in the middle."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from smdl.cli.commands import main
+from smdl.common.progress import Display
+from smdl.files import choose, embedding, engines, file_plan
+from smdl.files.choose import Chooser
+from smdl.files.job import Job
+from smdl.files.request import SelectRequest
+from tests.files.test_text import TEXTS, ToyModel
+
+pytestmark = [
+    pytest.mark.integrations,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("cluster", "rows"),
+]
+ray = pytest.importorskip("ray")
+cloudpickle = pytest.importorskip("cloudpickle")
+ORIGINAL = Job.run
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two workers on this machine. The engine uses a cluster that runs already."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def chosen(out, engine, **options):
+    given = {"inputs": ("shards",), "size": 10, "partitions": 5, **options}
+    Chooser(SelectRequest(out=Path(out), engine=engine, **given)).run(Display())
+    return np.load(out).tolist()
+
+
+def test_ray_chooses_the_rows_of_one_machine():
+    assert chosen("ray.npy", "ray") == chosen("local.npy", "local")
+    assert chosen("ray.npy", "ray", seed=1) != chosen("local.npy", "local")
+
+
+def test_a_merge_in_levels_gives_the_rows_of_one_machine(monkeypatch):
+    monkeypatch.setattr(choose, "make_plan", lambda *arguments: file_plan.make_plan(*arguments, part_rows=30))
+    assert chosen("ray.npy", "ray", partitions=7) == chosen("local.npy", "local", partitions=7)
+    assert Path("ray.select/part-1-2").exists(), "the seven parts are merged to three, and then to one"
+    assert Path("ray.select/part-2-0").exists()
+
+
+def test_files_are_read_in_the_process_of_the_task(monkeypatch):
+    monkeypatch.setattr(Job, "run", noting)
+    url = f"file://{Path.cwd()}/shards/*.npy"  # also by fsspec
+    assert chosen("ray.npy", "ray", inputs=(url,)) == chosen("local.npy", "local")
+    readers = {path.name for path in Path.cwd().glob("reader-*")}
+    assert len(readers) > 1, "one is this process, by the engine local"
+    assert f"reader-{os.getpid()}" in readers
+
+
+def test_only_row_numbers_and_gains_travel(monkeypatch):
+    """What a task is given and what it returns does not grow with the width of the rows or with their number."""
+    sizes = []
+
+    def run(self, function, shared, tasks, run=engines.Ray.run):
+        sizes.extend(len(cloudpickle.dumps(part)) for part in (shared, *tasks.values()))
+        for name, result in run(self, function, shared, tasks):
+            sizes.append(len(cloudpickle.dumps(result)))
+            yield name, result
+
+    monkeypatch.setattr(engines.Ray, "run", run)
+    found = {}
+    for width in (4, 400):
+        np.save("wide.npy", np.random.default_rng(0).normal(size=(3000, width)))
+        sizes.clear()
+        chosen("ray.npy", "ray", inputs=("wide.npy",))
+        found[width] = max(sizes)
+    assert found[400] < found[4] + 100
+    assert found[400] < 5000, "the rows have 9.6 MB"
+
+
+def test_texts_are_embedded_once_and_the_tasks_read_the_embeddings(monkeypatch):
+    monkeypatch.setattr(embedding, "TextModel", ToyModel)
+    pq.write_table(pa.table({"body": TEXTS}), "texts.parquet")
+    options = {"inputs": ("texts.parquet",), "text": "body", "model": "toy", "partitions": 3}
+    assert chosen("ray.npy", "ray", **options) == chosen("local.npy", "local", **options)
+
+
+def test_results_of_one_engine_resume_on_the_other(monkeypatch):
+    expected = chosen("chosen.npy", "local")
+    Path("chosen.select/part-1-0").unlink()
+    Path("chosen.select/part-0-3").unlink()
+    started = []
+    monkeypatch.setattr(
+        engines.Ray, "run", lambda self, function, shared, tasks, run=engines.Ray.run: (
+            started.extend(tasks), run(self, function, shared, tasks)
+        )[1],
+    )  # fmt: skip
+    assert chosen("chosen.npy", "ray") == expected
+    assert started == [0, 1, 2, 3, 0], "three files to check, then part 3 and the merge"
+
+
+def noting(job, level, number, candidates=()):
+    """Leave a file with the number of the process."""
+    Path(f"reader-{os.getpid()}").touch()
+    return ORIGINAL(job, level, number, candidates)
+
+
+def dying(job, level, number, candidates=()):
+    """Kill the worker process in the middle of part 2, the first two times."""
+    deaths = sorted(Path.cwd().glob("death-*"))
+    if (level, number) == (0, 2) and len(deaths) < 2:
+        Path(f"death-{len(deaths)}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ORIGINAL(job, level, number, candidates)
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(monkeypatch):
+    expected = chosen("local.npy", "local")
+    monkeypatch.setattr(Job, "run", dying)
+    assert chosen("ray.npy", "ray") == expected
+    assert len(list(Path.cwd().glob("death-*"))) == 2
+
+
+def test_an_error_in_a_task_is_one_line(capsys):
+    broken = np.load("shards/1.npy")
+    broken[4] = np.nan
+    np.save("shards/1.npy", broken)
+    assert main(["select", "shards", "--size", "5", "--engine", "ray", "--quiet"]) == 2
+    assert "shards/1.npy row 4" in capsys.readouterr().err
+    Path("shards/1.npy").write_bytes(Path("shards/1.npy").read_bytes()[:-9])
+    assert main(["select", "shards", "--size", "5", "--engine", "ray", "--quiet"]) == 2
+    assert "shards/1.npy cannot be read: mmap length" in capsys.readouterr().err

@@ -1,0 +1,336 @@
+"""smdl.compare: the user's training function in the same harness, with the same files and the same tests."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import smdl
+from smdl.common.interrupts import Interrupted
+from smdl.experiments import experiment as experiment_module
+from smdl.experiments.comparison_plan import read_plan
+from smdl.experiments.experiment import BudgetError
+from smdl.judging.comparison import _guarded, why_one_process
+from smdl.judging.run_loader import LoaderFactory
+from smdl.report.report import render
+from tests.judging.own_training import dataset, train
+
+METHODS = ("uniform", "balanced")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Draw no report: that takes longer than all else."""
+    monkeypatch.setattr("smdl.report.report.render", lambda folder: folder / "report.html")
+
+
+def compare(folder, function=train, **options):
+    usual = {"methods": METHODS, "seeds": 3, "batch_size": 20, "out": folder, "jobs": 1, "quiet": True}
+    length = {} if {"minutes", "epochs", "steps"} & set(options) else {"steps": 6}
+    return smdl.compare(function, dataset(), **{**usual, **length, **options})
+
+
+def test_every_run_gets_as_many_batches_as_planned_and_the_same_seeds(tmp_path):
+    seen = []
+
+    def counting(make_loader, seed):
+        model = nn.Linear(4, 2)
+        loader = make_loader(model)
+        assert make_loader(model) is loader, "the same loader for the same model"
+        assert len(loader) == loader.total_steps == 6
+        assert loader.steps_per_epoch == 4
+        seen.append((loader.method.name, seed, sum(1 for _ in loader)))
+        assert not list(loader), "it is over"
+        return {"accuracy": 0.5}
+
+    compare(tmp_path / "e", counting)
+    assert sorted(seen) == sorted((method, seed, 6) for method in METHODS for seed in range(3))
+
+
+def test_the_report_has_the_tests_the_metrics_and_says_equal_steps(tmp_path):
+    report = compare(tmp_path / "e")
+    assert report.results.equal == {"steps": "steps"}
+    (test,) = report.results.tests
+    rows = {row.arm: row for row in report.results.rows}
+    gap = rows["balanced"].metrics["accuracy"].mean - rows["uniform"].metrics["accuracy"].mean
+    assert test.difference == pytest.approx(gap)
+    assert test.margin == pytest.approx(0.005 * rows["uniform"].metrics["accuracy"].mean)
+    assert "At equal steps" in report.verdict
+    assert report.page == render(report.folder)
+    page = report.page.read_text()
+    for word in (
+        "accuracy",
+        "loss",
+        "what it\nreturned at its end",
+        "not timed",
+        "At equal steps",
+        "Equal steps: each",
+    ):
+        assert word in page
+    assert "test accuracy, %" not in page
+    assert (tmp_path / "e" / "results.csv").read_text().startswith("protocol,arm,seed,steps,accuracy,loss,process")
+    assert max(map(len, str(report).splitlines()[:4])) <= 80
+
+
+def test_a_loss_is_better_where_it_is_lower(tmp_path):
+    def biased(make_loader, seed):
+        loader = make_loader(nn.Linear(4, 2))
+        for _ in loader:
+            pass
+        return {"loss": 1.0 + 0.01 * seed - (0.5 + 0.01 * (seed % 2)) * (loader.method.name == "balanced")}
+
+    (test,) = compare(tmp_path / "down", biased, metric="loss", higher_is_better=False).results.tests
+    assert (test.verdict, round(test.difference, 1)) == ("better", -0.5)
+    report = compare(tmp_path / "up", biased, metric="loss")
+    assert report.results.tests[0].verdict == "worse"
+    assert report.answer == "No: at equal steps, uniform is better."
+
+
+def test_finished_runs_are_kept_and_an_interrupted_comparison_resumes(tmp_path):
+    calls = []
+
+    def interrupted(make_loader, seed):
+        calls.append(seed)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        for _ in make_loader(nn.Linear(4, 2)):
+            pass
+        return {"accuracy": 0.5 + 0.1 * seed}
+
+    with pytest.raises(Interrupted, match="the same call again: finished runs are kept, the others start again"):
+        compare(tmp_path / "e", interrupted)
+    report = compare(tmp_path / "e", interrupted)
+    assert report.folder == tmp_path / "e"
+    assert len(calls) == 7, "two runs were finished, the third was interrupted, four were left"
+    assert not report.results.problems
+    compare(tmp_path / "e", interrupted)
+    assert len(calls) == 7
+
+
+def test_another_function_gets_another_folder(tmp_path):
+    compare(tmp_path / "e")
+    assert compare(tmp_path / "e", lambda make_loader, _: _use(make_loader)).folder == tmp_path / "e-2"
+    assert compare(tmp_path / "e", steps=7).folder == tmp_path / "e-3"
+
+
+def _use(make_loader):
+    for _ in make_loader(nn.Linear(4, 2)):
+        pass
+    return {"accuracy": 0.5}
+
+
+def test_a_metric_that_is_not_finite_is_a_failed_run(tmp_path):
+    def diverging(make_loader, seed):
+        return {**_use(make_loader), "accuracy": float("nan") if seed == 1 else 0.5 + 0.01 * seed}
+
+    report = compare(tmp_path / "e", diverging)
+    assert len(report.results.problems) == 2
+    assert "seed 1" in report.results.problems[0]
+    assert "accuracy is nan" in report.results.problems[0]
+    assert report.results.tests[0].pairs == 2
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"f1": 0.4}, "must return the metric 'accuracy', got f1"),
+        (0.4, "must return a dict of metrics such as"),
+        ({"accuracy": "high"}, "must return numbers, got 'accuracy': 'high'"),
+    ],
+)
+def test_what_is_no_metric_is_refused(tmp_path, returned, message):
+    def wrong(make_loader, _):
+        _use(make_loader)
+        return returned
+
+    with pytest.raises((TypeError, ValueError), match=message):
+        compare(tmp_path / "e", wrong)
+
+
+def test_a_function_that_stops_early_is_refused(tmp_path):
+    def early(make_loader, _):
+        next(iter(make_loader(nn.Linear(4, 2))))
+        return {"accuracy": 0.5}
+
+    with pytest.raises(ValueError, match=r"used 1 of 6 batches .*: iterate over make_loader\(model\) until it ends"):
+        compare(tmp_path / "e", early)
+
+
+def test_a_function_that_ignores_the_weights_of_a_method_is_refused(tmp_path):
+    def weighted(make_loader, seed):
+        model = nn.Linear(4, 2)
+        loader = make_loader(model)
+        for inputs, targets in loader:
+            losses = nn.functional.cross_entropy(model(inputs), targets, reduction="none")
+            smdl.weighted_mean(losses, loader.selection).backward()
+        return {"accuracy": 0.5 + 0.01 * seed}
+
+    methods = ("uniform", "infobatch")
+    assert not compare(tmp_path / "e", weighted, methods=methods, steps=12).results.problems
+    with pytest.raises(ValueError, match="method infobatch weights the losses and the training function ignores that"):
+        compare(tmp_path / "f", methods=methods, steps=12)
+
+
+def test_an_error_of_the_function_names_method_and_seed(tmp_path):
+    def broken(*_):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        compare(tmp_path / "e", broken)
+    assert caught.value.__notes__ == ["method uniform, seed 0. Finished runs are kept"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"minutes": 1, "steps": 5}, "give one of minutes="),
+        ({"steps": 0}, "steps must be a whole number ≥ 1"),
+        ({"methods": ("uniform",)}, "a comparison needs two methods or more"),
+        ({"methods": ("uniform", "balancd")}, "unknown method 'balancd'; did you mean 'balanced'"),
+        ({"methods": "uniform"}, "methods must be a sequence of names"),
+        ({"minutes": 0}, "minutes must be a positive number"),
+        ({"function": 3}, "train must be a function"),
+        ({"margin": -1}, "margin must be a number ≥ 0"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_written(tmp_path, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        compare(tmp_path / "e", **options)
+    assert not (tmp_path / "e").exists()
+
+
+def test_make_loader_takes_options_of_the_loader_but_not_those_of_the_comparison():
+    make_loader = LoaderFactory(dataset(), "recommended", 20, 0, 6)
+    with pytest.raises(ValueError, match=r"`batch_size` cannot be set in make_loader: smdl\.compare sets it"):
+        make_loader(nn.Linear(4, 2), batch_size=3)
+    loader = make_loader(nn.Linear(4, 2), drop_last=True, scoring_dataset=dataset())
+    assert loader.drop_last
+    assert loader.selection is None
+    next(iter(loader))
+    assert loader.counts.sum() == 20 == len(loader.selection)
+
+
+def test_samples_are_scored_with_the_evaluation_transform_if_it_is_given():
+    class Read(TensorDataset):
+        rows = 0
+
+        def __getitem__(self, row):
+            Read.rows += 1
+            return super().__getitem__(row)
+
+    count = len(dataset())  # type: ignore[arg-type]
+    scoring = Read(torch.randn(count, 4), torch.arange(count) % 2)
+    next(iter(LoaderFactory(dataset(), "fresh", 20, 0, 6)(nn.Linear(4, 2), scoring_dataset=scoring)))
+    assert Read.rows >= 60, "the pool of a step"
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(experiment_module, "STARTING", 0.0)
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_minutes_give_every_method_the_same_time(tmp_path):
+    turns = []
+
+    def slow(make_loader, seed):
+        loader = make_loader(nn.Linear(4, 2))
+        for _ in loader:
+            turns.append(loader.method.name)
+            time.sleep(0.004 if loader.method.name == "balanced" else 0.001)
+        return {"accuracy": 0.5 + 0.01 * seed}
+
+    report = compare(tmp_path / "e", slow, minutes=0.03)
+    plan, results = read_plan(report.folder), report.results
+    timed = turns[: 2 * 3 * 10]
+    assert timed == (["uniform"] * 10 + ["balanced"] * 10) * 3, "the methods take turns, in three rounds"
+    assert results.equal == {"time": "time"}
+    cost = results.calibration
+    assert cost["balanced"]["seconds_per_step"] > cost["uniform"]["seconds_per_step"]
+    steps = {run.arm: run.steps for run in plan.runs}
+    assert steps["uniform"] == plan.base["steps"] > steps["balanced"]
+    spent = {arm: steps[arm] * cost[arm]["seconds_per_step"] for arm in METHODS}
+    assert spent["balanced"] == pytest.approx(spent["uniform"], rel=0.05)
+    assert 6 * spent["uniform"] < 0.03 * 60
+    assert set(cost["uniform"]["parts"]) == {"data", "scoring", "selection", "training"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_minutes_that_buy_less_than_an_epoch_are_refused_with_what_is_enough(tmp_path):
+    with pytest.raises(BudgetError, match=r"minutes=0.0001 is too short: .* one epoch has 4\. Use minutes="):
+        compare(tmp_path / "e", minutes=0.0001)
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_function_that_ignores_the_loader_is_refused_while_it_is_timed(tmp_path, steps):
+    def early(make_loader, _):
+        batches = iter(make_loader(nn.Linear(4, 2)))
+        for _ in range(steps):
+            next(batches)
+        return {"accuracy": 0.5}
+
+    with pytest.raises(ValueError, match=f"ended after {steps} batches while it was timed"):
+        compare(tmp_path / "e", early, minutes=1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_wrong_metric_is_found_before_any_run(tmp_path):
+    with pytest.raises(ValueError, match="must return the metric 'f1', got accuracy, loss, process"):
+        compare(tmp_path / "e", metric="f1", minutes=1)
+    assert not (tmp_path / "e" / "runs").exists()
+
+
+def test_a_function_that_cannot_be_imported_is_named_as_such():
+    assert why_one_process(train, dataset()) is None
+    assert "cannot import the training function" in (why_one_process(lambda *_: {}, dataset()) or "")
+    unpicklable = TensorDataset(torch.zeros(3))
+    vars(unpicklable)["function"] = lambda: 0
+    assert "Pass a function that returns it" in (why_one_process(train, unpicklable) or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "guarded"),
+    [("import smdl\nsmdl.compare()", 2, False), ('if __name__ == "__main__":\n    smdl.compare()', 2, True)],
+)
+def test_a_call_is_guarded_below_the_name_of_the_main_program(tmp_path, code, line, guarded):
+    (tmp_path / "main.py").write_text(code)
+    assert _guarded(tmp_path / "main.py", line) is guarded
+
+
+@pytest.mark.slow
+def test_seeds_run_in_processes(tmp_path):
+    report = compare(tmp_path / "e", jobs=2)
+    processes = {json.loads((run / "metrics.jsonl").read_text())["metrics"]["process"] for run in _runs(report.folder)}
+    assert os.getpid() not in processes
+    alone = compare(tmp_path / "f")
+    assert [row.metrics["loss"] for row in alone.results.rows] == [row.metrics["loss"] for row in report.results.rows]
+
+
+def _runs(folder: Path) -> list[Path]:
+    return sorted((folder / "runs").iterdir())
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_trains_in_its_own_process_and_says_so(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import smdl\nfrom tests.judging.own_training import dataset, train\n"
+        "print(smdl.compare(train, dataset, ('uniform', 'balanced'), steps=5, seeds=2, batch_size=20, jobs=2))\n"
+    )
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([root, str(Path(smdl.__file__).parents[1])])
+    ran = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert 'the call in script.py is not below `if __name__ == "__main__":`' in ran.stdout
+    assert ran.stdout.count("report: runs/compare-train/report.html") == 1

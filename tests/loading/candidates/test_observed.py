@@ -1,0 +1,648 @@
+"""Observed: features of the training forward, a fresh head, batches chosen ahead."""
+
+import copy
+import warnings
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import smdl
+from smdl.loading.candidates import observed
+from smdl.scoring import feature_cache, suspects
+from smdl.scoring.feature_cache import FeatureCache
+from smdl.scoring.scorer import Scorer
+from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
+
+EXACT = {"lag": 0, "dtype": "float32"}
+
+
+def frozen() -> Net:
+    """A model whose forward is the same in training and in scoring."""
+    return Net().eval()
+
+
+def cache_of(loader: smdl.DataLoader) -> FeatureCache:
+    source = loader.candidates
+    assert isinstance(source, smdl.Observed)
+    assert source._cache is not None
+    return source._cache
+
+
+def test_without_training_it_chooses_what_fresh_scores_choose():
+    """At learning rate 0, with a float32 cache and no lag: the same pools, the same scores, the same picks."""
+    model = frozen()
+    observed = smdl.DataLoader(Tuples(60), model, 4, candidates=smdl.Observed(**EXACT), seed=3)
+    fresh = smdl.DataLoader(Tuples(60), model, 4, method="fresh", seed=3)
+    assert sorted(chain(*epoch_of(observed))) == list(range(60)), "the first epoch is a plain pass"
+    fresh.set_epoch(1)
+    for _ in range(2):
+        assert epoch_of(observed) == epoch_of(fresh)
+    assert observed.forwards == 0
+    assert fresh.forwards > 0
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3, 20])
+def test_a_batch_is_chosen_with_the_head_of_lag_steps_before(lag):
+    """Recompute each choice from the features of the last training forward and from the head of that moment."""
+    data, model, strategy = Tuples(32), Net(), Recorder()
+    loader = smdl.DataLoader(data, model, 4, method=strategy, candidates=smdl.Observed(lag=lag, dtype="float32"))
+    optimizer, features, heads = sgd(model), torch.zeros(32, 6), []
+    source, steps = loader.candidates, len(loader)
+    chosen = {}
+
+    def choose(epoch, rows, step, original=source._choose):  # type: ignore[attr-defined]
+        selection = original(epoch, rows, step)
+        if epoch.number > 0:
+            pool, now = strategy.pool, len(heads)
+            weights, bias = heads[-1] if heads else (model.head.weight, model.head.bias)
+            assert torch.allclose(pool.features, features[rows])
+            logits = F.linear(features[rows], weights, bias)
+            assert torch.allclose(pool.probabilities, logits.softmax(1), atol=1e-6)
+            chosen[epoch.number * steps + step] = now
+        return selection
+
+    source._choose = choose  # type: ignore[attr-defined]
+    model.body.register_forward_hook(lambda *args: taken.append(args[2].detach().clone()))
+    taken: list[torch.Tensor] = []
+    for epoch in range(3):
+        for step, (x, y) in enumerate(loader):
+            if epoch > 0:
+                age = len(heads) - chosen[epoch * steps + step]
+                assert loader.staleness == age == min(step, lag)
+            taken.clear()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            features[numbers_of(loader)] = taken[-1]
+            heads.append((model.head.weight.detach().clone(), model.head.bias.detach().clone()))
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_workers_change_nothing(lag):
+    runs = []
+    for workers in (0, 1, 2):
+        model = Net()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if workers > lag else "error")
+            loader = smdl.DataLoader(Tuples(40), model, 4, candidates=smdl.Observed(lag=lag), num_workers=workers)
+        runs.append(train(loader, model, sgd(model), 25))
+    assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_by_default_as_many_batches_are_chosen_ahead_as_there_are_workers(workers):
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, num_workers=workers)
+    assert isinstance(loader.candidates, smdl.Observed)
+    assert loader.candidates.lag == workers
+    seen = []
+    for batch in loader:
+        forwarded(loader, batch)
+        seen.append(loader.staleness)
+    assert seen == [min(step, workers) for step in range(10)]
+
+
+def test_more_workers_than_batches_known_ahead_are_not_started():
+    with pytest.warns(UserWarning, match=r"num_workers is 3 and only 2 batches are known in advance: 2 workers are st"):
+        smdl.DataLoader(Tuples(40), Net(), 4, candidates=smdl.Observed(lag=2), num_workers=3)
+
+
+def test_only_the_samples_that_are_trained_on_are_read():
+    data, model = Tuples(40), Net()
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(lag=2))
+    seen = train(loader, model, sgd(model), 30)
+    assert data.reads == [*chain(*seen)]
+    assert loader.forwards == 0
+
+
+def test_random_picks_are_plain_sgd():
+    """Every sample equally often, in every position: what uniform sampling gives."""
+    counts, model = np.zeros(30), frozen()
+    loader = smdl.DataLoader(Tuples(30), model, 5, method="uniform", candidates=smdl.Observed(3), seed=1)
+    next_epochs = [epoch_of(loader) for _ in range(151)][1:]
+    for batches in next_epochs:
+        for batch in batches:
+            assert len(set(batch)) == 5
+            counts[batch] += 1
+    assert counts.sum() == 150 * 30
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_selection_starts_after_the_plain_epochs():
+    loader = smdl.DataLoader(Tuples(40), frozen(), 4, candidates=smdl.Observed(start=3))
+    for epoch in range(5):
+        seen = [*chain(*epoch_of(loader))]
+        assert (sorted(seen) == list(range(40))) == (epoch < 3)
+
+
+def test_samples_never_seen_come_first():
+    """Half of the forwards of the first epoch are hidden from the hooks."""
+    data, model = Tuples(40), frozen()
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(3, lag=0))
+    unseen: set[int] = set(range(40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step, (x, _) in enumerate(loader):
+            if step % 2:
+                model(x)
+                unseen -= set(numbers_of(loader))
+    assert len(unseen) == 20
+    pools = deque_of_pools(loader)
+    for (x, _), pool in zip(loader, pools, strict=True):
+        model(x)
+        rows = numbers_of(loader)
+        due = [row for row in pool if row in unseen]
+        assert rows[: len(due)].tolist() == due[: len(rows)]
+        unseen -= set(rows.tolist())
+
+
+def deque_of_pools(loader: smdl.DataLoader) -> list[np.ndarray]:
+    return loader.candidates._pools(loader._new_epoch())  # type: ignore[attr-defined]
+
+
+def test_the_features_of_the_cache_are_those_of_the_last_training_forward():
+    data, model = Tuples(40), Net(dropout=0.3)
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(dtype="float32"), num_workers=2)
+    optimizer, latest = sgd(model), torch.zeros(40, 6)
+    model.body.register_forward_hook(lambda *args: taken.append(args[2].detach().clone()))
+    taken: list[torch.Tensor] = []
+    for _ in range(3):
+        for x, y in loader:
+            taken.clear()
+            for part in (slice(0, 2), slice(2, 4)):  # gradient accumulation
+                F.cross_entropy(model(x[part]), y[part]).backward()
+            latest[numbers_of(loader)] = torch.cat(taken)
+            optimizer.step()
+            optimizer.zero_grad()
+    state = loader.state_dict()["candidates"]["cache"]
+    assert torch.equal(state["features"], latest)
+    assert torch.equal(state["targets"], data.y)
+    assert bool(state["seen"].all())
+
+
+class TwoLayers(nn.Module):
+    """A head that is no single linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
+        self.head = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, CLASSES))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+
+class Cosine(nn.Linear):
+    """A head that does more than its weights say."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        return 10 * F.linear(F.normalize(input), F.normalize(self.weight))
+
+
+def test_a_head_that_is_more_than_a_linear_layer_keeps_its_logits():
+    model, strategy = Net().eval(), Recorder()
+    model.head = Cosine(6, CLASSES)
+    loader = smdl.DataLoader(Tuples(40), model, 4, method=strategy, candidates=smdl.Observed(**EXACT))
+    epoch_of(loader)
+    (pool, *_), _ = deque_of_pools(loader), next(iter(loader))
+    with torch.no_grad():
+        wanted = model(loader.dataset.x[pool]).softmax(1)  # type: ignore[attr-defined]
+    assert torch.allclose(strategy.pool.probabilities, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["head=", "cached probabilities"])
+def test_a_head_of_several_layers(given):
+    model, strategy = TwoLayers(), Recorder()
+    options = {"head": model.head} if given else {}
+    loader = smdl.DataLoader(
+        Tuples(40), model, 4, method=strategy, candidates=smdl.Observed(**EXACT), features="body", **options
+    )
+    epoch_of(loader)
+    old = model.body(loader.dataset.x), model(loader.dataset.x).softmax(1)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        list(model.head.parameters())[2].mul_(-1.0)
+    new = model(loader.dataset.x).softmax(1)  # type: ignore[attr-defined]
+    (pool, *_), _ = deque_of_pools(loader), next(iter(loader))
+    assert torch.allclose(strategy.pool.features, old[0][pool], atol=1e-6)
+    assert torch.allclose(strategy.pool.probabilities, (new if given else old[1])[pool], atol=1e-6)
+    assert not torch.allclose(new, old[1], atol=1e-2)
+
+
+@pytest.mark.parametrize("observe", ["auto", "manual"])
+def test_a_loop_that_changes_its_inputs_says_so_or_observes_by_hand(observe):
+    data, model = Tuples(40), frozen()
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(lag=0, observe=observe, dtype="float32"))
+    iterator = iter(loader)
+    x, _ = next(iterator)
+    changed = x.flip(1)
+    features = model.body(changed)
+    logits = model(changed)
+    if observe == "auto":
+        with pytest.warns(UserWarning, match=r"got none for this batch.* inputs are changed .* Call loader.observe\(f"):
+            next(iterator)
+        return
+    rows = torch.tensor([2, 0, 3, 1])
+    loader.observe(features=features[rows], logits=logits[rows], rows=rows)
+    next(iterator)
+    state = loader.state_dict()["candidates"]["cache"]
+    seen = state["seen"].nonzero()[:, 0]
+    assert len(seen) == 4
+    assert torch.allclose(state["outputs"][seen].sum(0), logits.sum(0), atol=1e-5), "the head is not known by itself"
+
+
+def test_inputs_that_change_in_the_last_batch_are_noticed_too():
+    model = frozen()
+    iterator = iter(smdl.DataLoader(Tuples(12), model, 4, candidates=smdl.Observed(lag=0)))
+    for _ in range(2):
+        model(next(iterator)[0])
+    model(next(iterator)[0].flip(1))
+    with pytest.warns(UserWarning, match="got none for this batch"), pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_manual_observation_without_a_call_is_a_warning():
+    iterator = iter(smdl.DataLoader(Tuples(40), Net(), 4, candidates=smdl.Observed(observe="manual")))
+    next(iterator)
+    with pytest.warns(UserWarning, match="needs the features of the training forward and got none"):
+        next(iterator)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "needs both features and logits"),
+        ({"features": torch.zeros(4, 6)}, "needs both features and logits"),
+        (
+            {"features": torch.zeros(3, 6), "logits": torch.zeros(4, 3)},
+            "features must have one row per sample, 4, got 3",
+        ),
+        ({"features": torch.zeros(4, 6), "logits": torch.zeros(5, 3)}, "logits must have one row per sample, 4, got 5"),
+        ({"features": torch.zeros(4), "logits": torch.zeros(4, 3)}, "features must have two dimensions"),
+        ({"features": torch.full((4, 6), torch.nan), "logits": torch.zeros(4, 3)}, "features must be finite"),
+        (
+            {"features": torch.zeros(1, 6), "logits": torch.zeros(1, 3), "rows": [4]},
+            r"rows must be places in the current batch, 0..3, got \[4\]",
+        ),
+    ],
+)
+def test_wrong_observations_are_refused(given, message):
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, candidates=smdl.Observed(observe="manual"))
+    next(iter(loader))
+    with pytest.raises(ValueError, match=message):
+        loader.observe(**given)
+
+
+def test_rescoring_renews_the_oldest_features_of_the_next_pool():
+    data, model = Tuples(60), frozen()
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(3, lag=1, rescore=0.5, dtype="float32"))
+    epoch_of(loader)
+    with torch.no_grad():
+        next(model.body.parameters()).mul_(2.0)  # every feature that is kept is old now
+    old = loader.state_dict()["candidates"]["cache"]["features"]
+    data.reads.clear()
+    for step, batch in enumerate(loader):
+        forwarded(loader, batch)
+        if step == 0:
+            break
+    now = loader.state_dict()["candidates"]["cache"]["features"]
+    renewed = (now != old).any(dim=1).nonzero()[:, 0].tolist()
+    assert loader.forwards == 2
+    assert sorted(renewed) == sorted({*data.reads})
+    assert len(data.reads) == 6, "a batch, and half a batch to rescore"
+    with torch.no_grad():
+        assert torch.allclose(now[renewed], model.body(data.x[renewed]), atol=1e-6)
+
+
+def test_a_sketch_keeps_inner_products_within_a_few_per_cent():
+    """The relative error of ‖x − y‖² is about √(2/k): 9 % for 256 projections."""
+    generator = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(200, 2048, generator=generator), torch.zeros(200, dtype=torch.int64)
+    cache = FeatureCache(200, "float32", "cpu", 256)
+    found = torch.ones(200, dtype=torch.bool)
+    scorer = Scorer(Net())
+    cache.write(scorer, np.arange(200), found, features, torch.zeros(200, 3), labels)
+    kept = cache.scores(scorer, np.arange(200))
+    assert kept is not None
+    ratio = torch.pdist(kept[0].features) / torch.pdist(features)
+    assert abs(float(ratio.square().mean()) - 1) < 0.02
+    assert 0.05 < float(ratio.square().std()) < 0.12
+
+
+def test_a_large_cache_is_announced(monkeypatch):
+    monkeypatch.setattr(feature_cache, "ANNOUNCED", 400)
+    model = Net()
+    with pytest.warns(UserWarning, match=r"will keep 6 numbers for each of 40 samples: 0.0 GB. .* sketch=256"):
+        epoch_of(smdl.DataLoader(Tuples(40), model, 4))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_numbers_too_large_for_the_type_become_its_largest(dtype):
+    cache, scorer = FeatureCache(2, dtype, "cpu", None), Scorer(Net())
+    features = torch.tensor([[1e39, -1e39, 1.0], [0.0, 1.0, 2.0]], dtype=torch.float64).float()
+    found, labels = torch.ones(2, dtype=torch.bool), torch.zeros(2, dtype=torch.int64)
+    cache.write(scorer, np.arange(2), found, features, torch.zeros(2, 3), labels)
+    state = cache.state_dict()
+    assert bool(state["features"].isfinite().all())
+    assert state["features"][1].tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s["cache"].update(features=s["cache"]["features"][:20]), "features of the feature cache must be"),
+        (lambda s: s["cache"].update(features=s["cache"]["features"].double()), "must be torch.float16 with 40 rows"),
+        (lambda s: s["cache"].update(seen=None), "seen of the feature cache must be torch.bool .* got NoneType"),
+        (lambda s: s["cache"].pop("targets"), "targets missing"),
+        (lambda s: s["cache"].update(targets=torch.zeros(3)), "targets of the feature cache must be .* 40 rows"),
+        (lambda s: s.update(observed_at=torch.zeros(3, dtype=torch.int64)), "observed_at must be 40 numbers"),
+        (lambda s: s.update(left_out=torch.zeros(39, dtype=torch.bool)), r"left_out must be 40 flags, .* of \(39,\)"),
+        (lambda s: s.update(left_out=torch.zeros(40)), "left_out must be 40 flags, got float32"),
+        (lambda s: s.pop("left_out"), "left_out missing"),
+        (lambda s: s["window"][0].update(step=-1), "the step of a planned batch must be a whole number"),
+        (lambda s: s["window"][0]["indices"].fill_(40), "indices in 0..39"),
+        (lambda s: s["window"][0].update(rescored=torch.tensor([40])), "rescored must be indices in 0..39"),
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(change, message):
+    loader = smdl.DataLoader(Tuples(40), model := Net(), 4, candidates=smdl.Observed(lag=4), seed=2)
+    train(loader, model, sgd(model), 13)
+    state = copy.deepcopy(loader.state_dict())
+    before = copy.deepcopy(state)
+    change(state["candidates"])
+    with pytest.raises((ValueError, TypeError), match=message):
+        loader.load_state_dict(state)
+    after = loader.state_dict()["candidates"]
+    assert torch.equal(after["cache"]["features"], before["candidates"]["cache"]["features"])
+    assert [one["step"] for one in after["window"]] == [one["step"] for one in before["candidates"]["window"]]
+
+
+def test_the_scoring_dataset_is_refused_because_nothing_is_scored():
+    with pytest.raises(ValueError, match="scoring_dataset has no effect with candidates=Observed"):
+        smdl.DataLoader(Tuples(40), Net(), 4, scoring_dataset=Tuples(40))
+
+
+def test_features_from_a_callable_cannot_be_observed():
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, features=lambda _, batch: batch[0])
+    with pytest.raises(ValueError, match="features= is a callable, so a training forward does not show its features"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"factor": 0.5}, ValueError, "factor must be a number ≥ 1, got 0.5"),
+        ({"lag": -1}, ValueError, "lag must be a whole number ≥ 0, got -1"),
+        ({"lag": 1.5}, TypeError, "lag must be a whole number ≥ 0, got 1.5"),
+        ({"start": None}, TypeError, "start must be a whole number"),
+        ({"rescore": -0.1}, ValueError, "rescore must be a number ≥ 0, got -0.1"),
+        ({"dtype": "int8"}, ValueError, "unknown dtype 'int8'"),
+        ({"device": "disk"}, ValueError, "unknown device 'disk'"),
+        ({"sketch": 0}, ValueError, "sketch must be a whole number ≥ 1, got 0"),
+        ({"trust": "nobody"}, ValueError, "unknown trust 'nobody'"),
+        ({"observe": "never"}, ValueError, "unknown observe 'never'"),
+    ],
+)
+def test_bad_options_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        smdl.Observed(**options)
+
+
+def test_scores_of_the_cache_are_those_of_the_head_now():
+    model, data = frozen(), Tuples(30)
+    cache, scorer = FeatureCache(30, "float32", "model", None), Scorer(model)
+    scorer.find_tap((data.x, data.y))
+    with torch.no_grad():
+        features = model.body(data.x)
+    cache.write(scorer, np.arange(30), torch.ones(30, dtype=torch.bool), features, model(data.x).detach(), data.y)
+    with torch.no_grad():
+        model.head.weight.add_(0.5)
+    fresh, found = scorer((data.x, data.y)), cache.scores(scorer, np.arange(30))
+    assert found is not None
+    assert fresh.errors is found[0].errors is None, "they follow from the probabilities"
+    for one, other in zip(found[0][:4], fresh[:4], strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+class Clusters(Tuples):
+    """Eight clusters, one per class, far apart. Every `each`-th sample has a wrong label; the wrong ones differ."""
+
+    def __init__(self, each: int | None = None) -> None:
+        super().__init__(n=240)
+        numbers = torch.arange(240)
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.eye(8)[numbers % 8] + 0.05 * torch.randn(240, 8, generator=generator)
+        self.wrong = numbers.numpy()[::each] if each else np.zeros(0, np.int64)
+        self.y = numbers % 8
+        self.y[self.wrong] += 1 + torch.from_numpy(self.wrong // 8 % 7)
+        self.y %= 8
+
+
+def with_rare_clusters() -> Clusters:
+    """Two per cent of the samples: pairs of one class next to the cluster of another."""
+    data = Clusters()
+    data.x[[0, 8, 2, 10]] = data.x[[1, 1, 3, 3]]
+    return data
+
+
+def plain() -> nn.Module:
+    """A model whose features are the inputs."""
+    return nn.Sequential(nn.Linear(8, 8))
+
+
+def left_out_of(loader: smdl.DataLoader) -> list[int]:
+    return loader.state_dict()["candidates"]["left_out"].nonzero()[:, 0].tolist()
+
+
+def judged_after(loader: smdl.DataLoader, epochs: int) -> list[int]:
+    """What is left out of the epoch after these, which is begun."""
+    for _ in range(epochs):
+        epoch_of(loader)
+    next(iter(loader))
+    return left_out_of(loader)
+
+
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize("trust", ["all", "neighbours"])
+def test_suspects_are_left_out_from_the_second_epoch_of_selection_on(trust, start):
+    data = Clusters(each=5)
+    loader = smdl.DataLoader(data, plain(), 10, candidates=smdl.Observed(trust=trust, start=start))
+    seen: set[int] = set()
+    for epoch in range(start + 3):
+        now = {*chain(*epoch_of(loader))}
+        leaves_out = trust == "neighbours" and epoch > start
+        assert left_out_of(loader) == (sorted(seen & set(data.wrong)) if leaves_out else [])
+        assert now.isdisjoint(left_out_of(loader))
+        seen |= now
+    assert len(seen & set(data.wrong)) > 40
+
+
+@pytest.mark.parametrize(
+    ("data", "noisy"),
+    [(Clusters(each=5), True), (Clusters(each=20), False), (Clusters(), False), (with_rare_clusters(), False)],
+    ids=["20 % wrong", "5 % wrong", "clean", "rare clusters"],
+)
+def test_by_default_suspects_are_left_out_only_where_labels_are_noisy(data, noisy):
+    loader = smdl.DataLoader(data, plain(), 10)
+    assert judged_after(loader, 2) == (data.wrong.tolist() if noisy else [])
+
+
+def test_every_epoch_judges_again(monkeypatch):
+    loader = smdl.DataLoader(Clusters(each=5), plain(), 10)
+    assert judged_after(loader, 2)
+    monkeypatch.setattr(suspects, "NOISE", 0.5)
+    assert judged_after(loader, 0) == []
+
+
+def test_the_rare_clusters_look_mislabelled():
+    """Otherwise the test above would show nothing."""
+    loader = smdl.DataLoader(with_rare_clusters(), plain(), 10, candidates=smdl.Observed(trust="neighbours"))
+    assert judged_after(loader, 2) == [0, 2, 8, 10]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.2])
+def test_a_pool_with_too_few_trusted_samples_still_fills_the_batch(factor):
+    """A fifth of the samples is left out, so most of these pools hold fewer than a batch of the others."""
+    data = Clusters(each=5)
+    loader = smdl.DataLoader(data, plain(), 10, candidates=smdl.Observed(factor, trust="neighbours"))
+    assert judged_after(loader, 2) == data.wrong.tolist()
+    batches = epoch_of(loader)
+    assert [len(set(batch)) for batch in batches] == [10] * 24
+    assert not {*chain(*batches)}.isdisjoint(data.wrong)
+
+
+def test_a_resumed_epoch_leaves_out_what_it_left_out_before():
+    """Training changes the features, so a second judgement in the middle of the epoch would be another one."""
+
+    def begun() -> tuple[smdl.DataLoader, nn.Module, torch.optim.SGD]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+        source = smdl.Observed(trust="neighbours", start=0)
+        return smdl.DataLoader(Clusters(each=5), model, 10, candidates=source, seed=3), model, sgd(model)
+
+    run = begun()
+    train(*run, steps=24 + 9)
+    state = copy.deepcopy([part.state_dict() for part in run])
+    runs = run, begun()
+    for one in runs:
+        for part, saved in zip(one, state, strict=True):
+            part.load_state_dict(copy.deepcopy(saved))
+    tails = [train(*one, steps=14) for one in runs]
+    left_out = state[0]["candidates"]["left_out"].nonzero()[:, 0].tolist()
+    assert tails[0] == tails[1]
+    assert set(left_out).isdisjoint(chain(*tails[1]))
+    assert [left_out_of(loader) for loader, *_ in runs] == [left_out] * 2
+    run[0].candidates.prepare_epoch(run[0]._new_epoch())
+    assert left_out_of(run[0]) != left_out
+
+
+def test_suspects_are_the_wrong_labels_with_the_least_believed_first():
+    data, model = Clusters(each=5), plain()
+    data.x[0] = 0.6 * data.x[0] + 0.4 * torch.eye(8)[data.y[0]]  # between the clusters
+    loader = smdl.DataLoader(data, model, 10, candidates=smdl.Observed(trust="all"))
+    train(loader, model, sgd(model), 72)
+    found = loader.suspects()
+    assert sorted(found.indices) == data.wrong.tolist()
+    assert found.contradicted == 0.2
+    assert (found.support < 0.1).all()
+    with torch.no_grad():
+        losses = F.cross_entropy(model(data.x), data.y, reduction="none").numpy()
+    assert np.allclose(found.losses, losses[found.indices], rtol=1e-2)
+    few, many = loader.suspects(7), loader.suspects(60)
+    assert few.indices.tolist() == found.indices[:7].tolist()
+    assert sorted(many.indices[:48]) == data.wrong.tolist()
+    assert len(set(many.indices)) == 60
+    everything = loader.suspects(1000)
+    assert sorted(everything.indices) == list(range(240))
+    belief = everything.support + np.exp(-everything.losses)
+    assert (np.diff(belief) >= 0).all()
+    assert len({*everything.support}) > 3, "so that the two parts of the order matter"
+    assert len({*everything.losses[:40]}) > 20
+
+
+def test_suspects_are_among_the_samples_seen_so_far():
+    data, model = Clusters(each=5), plain()
+    loader = smdl.DataLoader(data, model, 10)
+    seen: set[int] = set()
+    for step, (x, _) in enumerate(loader):
+        model(x)
+        seen |= set(numbers_of(loader))
+        assert set(loader.suspects(240).indices) == seen
+        if step == 19:
+            break
+    assert set(loader.suspects().indices) == seen & set(data.wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({"method": "fresh"}, {}, r"suspects needs candidates=smdl.Observed\(\), got RandomPool"),
+        ({"method": "uniform", "candidates": smdl.Observed()}, {}, "needs a method that scores .* got uniform"),
+        ({}, {}, "suspects needs features of samples that were trained on, and there are none yet"),
+        ({}, {"count": 0}, "count must be a whole number ≥ 1, got 0"),
+    ],
+)
+def test_suspects_that_cannot_be_known_are_an_error(options, arguments, message):
+    loader = smdl.DataLoader(Clusters(), plain(), 10, **options)
+    with pytest.raises(ValueError, match=message):
+        loader.suspects(**arguments)
+
+
+def test_the_votes_of_a_sample_are_those_of_all_samples():
+    data = Tuples(80)
+    cache, scorer = FeatureCache(80, "float32", "model", None), Scorer(frozen())
+    scorer.find_tap((data.x, data.y))
+    cache.write(scorer, np.arange(10, 80), None, data.x[10:], torch.zeros(70, CLASSES), data.y[10:])
+    rows, votes = cache.votes(scorer, np.random.default_rng(0))
+    some, of_some = cache.votes(scorer, np.random.default_rng(0), 25)
+    assert len(set(some)) == len(some) == 25
+    assert set(some) <= set(rows)
+    places = np.searchsorted(rows, some)
+    assert of_some.own.tolist() == votes.own[places].tolist()
+    assert of_some.other.tolist() == votes.other[places].tolist()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_every_label_is_judged_only_if_a_sample_of_them_is_noisy(noise, monkeypatch):
+    """Ten clusters, far apart, whose labels are wrong at random."""
+    monkeypatch.setattr(observed, "ASKED", 100)
+    generator = torch.Generator().manual_seed(2)
+    true, shift = torch.arange(300) % 10, torch.randint(1, 10, (300,), generator=generator)
+    wrong = torch.rand(300, generator=generator) < noise
+    inputs = 20.0 * F.one_hot(true, 10) + torch.randn(300, 10, generator=generator)
+    data, asked = TensorDataset(inputs, torch.where(wrong, (true + shift) % 10, true)), []
+    loader = smdl.DataLoader(data, nn.Sequential(nn.Identity(), nn.Linear(10, 10)), 10, seed=1)
+    votes = FeatureCache.votes
+
+    def recorded(*given):
+        asked.append(votes(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(FeatureCache, "votes", recorded)
+    used = [set(chain(*epoch_of(loader))) for _ in range(3)][-1]
+    assert [len(rows) for rows, _ in asked] == ([100, 300] if noise else [100])
+    suspect = asked[-1][0][asked[-1][1].suspect]
+    assert not used & set(suspect)
+    assert (len(suspect) > 0) == bool(noise)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_calibration_of_noisy_labels_times_the_vote_of_all(noisy, monkeypatch):
+    """The copies that fill its cache agree with each other, so they do not look noisy."""
+    monkeypatch.setattr(observed, "ASKED", 10)
+    loader = smdl.DataLoader(Clusters(), plain(), 10)
+    for _ in range(2):
+        epoch_of(loader)
+    asked, votes = [], FeatureCache.votes
+
+    def recorded(*given):
+        asked.append(votes(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(FeatureCache, "votes", recorded)
+    loader.epoch_start_seconds(noisy)
+    assert [len(rows) for rows, _ in asked] == ([10, 240] if noisy else [10])

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+import smdl
+from smdl.loading.methods import METHODS
+from smdl.loading.strategies.submodular import Submodular
+
+
+def pool(n: int = 60) -> smdl.Pool:
+    rng = np.random.default_rng(0)
+    return smdl.Pool(
+        rng.random((n, 4)), rng.dirichlet(np.ones(3), n), rng.integers(0, 3, n), reference=rng.random((n, 4))
+    )
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**63))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "objective", "options"),
+    [
+        (Submodular(), smdl.Objective.recommended(), {}),
+        (Submodular("paper"), smdl.Objective.paper(), {}),
+        (
+            METHODS["paper"].make()[0],
+            smdl.Objective.paper(),
+            {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01},
+        ),
+        (
+            Submodular(smdl.Objective(redundancy=1.0), optimizer="stochastic", partitions=2, epsilon=0.3),
+            smdl.Objective(redundancy=1.0),
+            {"optimizer": "stochastic", "partitions": 2, "epsilon": 0.3},
+        ),
+    ],
+    ids=["recommended", "paper's objective", "paper", "own"],
+)
+def test_a_batch_is_what_select_picks(strategy, objective, options):
+    for remaining in (np.arange(60), np.arange(7, 50)):
+        batch = strategy.select(pool(), remaining, 5, np.random.default_rng(4))
+        seed = seed_of(np.random.default_rng(4))
+        picks = smdl.select(pool(), objective, 5, seed=seed, among=remaining, **options)
+        assert batch.indices.tolist() == picks.indices.tolist()
+        assert batch.gains.tolist() == picks.gains.tolist()
+        assert set(batch.indices) <= set(remaining)
+
+
+def test_it_says_what_it_needs():
+    assert Submodular().needs_scores
+    assert not Submodular().needs_reference
+    assert Submodular("paper").needs_reference
+    assert not Submodular().needs_losses
+    assert not Submodular().needs_all
+    assert Submodular().repeats
+    assert not Submodular(optimizer="stochastic").repeats
+
+
+def test_the_draws_are_those_of_the_generator():
+    strategy = Submodular(smdl.Objective(redundancy=1.0))
+    firsts = {strategy.select(pool(), np.arange(60), 3, np.random.default_rng(s)).indices[0] for s in range(8)}
+    assert len(firsts) > 1
+
+
+def test_picks_keep_their_weights_under_other_numbers():
+    batch = Submodular().select(pool(), np.arange(60), 5, np.random.default_rng(0))
+    renumbered = batch.renumbered(np.arange(60) + 1000)
+    assert renumbered.indices.tolist() == (batch.indices + 1000).tolist()
+    assert renumbered.gains is batch.gains
+    assert renumbered.shares is not None
+    assert renumbered.shares.tolist() == batch.shares.tolist()  # type: ignore[union-attr]
+    assert renumbered.shares.sum() == 60
