@@ -18,6 +18,7 @@ import smdl
 from smdl.loading.strategies.submodular import Submodular
 from smdl.scoring.padding import same_length
 from smdl.scoring.scorer import Scorer
+from smdl.scoring.scoring_options import Scoring
 from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, sgd
 
 N, BATCH = 24, 4
@@ -151,11 +152,11 @@ def test_targets_can_be_named_by_their_place_or_their_column():
         ((DATA.y, DATA.x), {"targets": 0}),
         ((DATA.x, ["a"] * N, DATA.y), {}),
     ):
-        assert torch.equal(Scorer(Body(), **options)(batch).labels, DATA.y)
+        assert torch.equal(Scorer(Body(), Scoring(**options))(batch).labels, DATA.y)
     with pytest.raises(ValueError, match="unknown column in targets= 'star'; did you mean 'stars'"):
-        Scorer(Body(), targets="star")({"x": DATA.x, "stars": DATA.y})
+        Scorer(Body(), Scoring(targets="star"))({"x": DATA.x, "stars": DATA.y})
     with pytest.raises(ValueError, match="targets=5 is no column of a batch that is a tuple of 2"):
-        Scorer(Body(), targets=5)((DATA.x, DATA.y))
+        Scorer(Body(), Scoring(targets=5))((DATA.x, DATA.y))
 
 
 #: outputs, targets, loss= of the loader, loss of the training loop, what the model returns
@@ -195,7 +196,7 @@ def test_errors_from_kept_features_are_those_of_the_head_now(case):
     known = [int((model.body(DATA.x) - row).abs().sum(1).argmin()) for row in strategy.pool.features]
     with torch.no_grad():
         model.head.weight.div_(0.9)  # as it was when the last batch was chosen
-    scorer = Scorer(model, loss=loss)
+    scorer = Scorer(model, Scoring(loss=loss))
     rows = np.array(known)
     fresh = scorer.pool(scorer((DATA.x[rows], targets[rows])))
     assert torch.allclose(strategy.pool.errors, fresh.errors, atol=1e-5)
@@ -405,7 +406,7 @@ def test_features_of_tokens_are_refused_unless_they_are_pooled(source):
     loader = smdl.DataLoader(tokens, model, BATCH, features="mix", **SOURCES[source])
     with pytest.raises(ValueError, match=r'got shape \(\d+, 7, 6\); pass pooling="mean", "first", "last", "flatten"'):
         next(iter(loader))
-    scores = Scorer(model, features="embed", pooling="first")((TOKENS, DATA.y))
+    scores = Scorer(model, Scoring(features="embed", pooling="first"))((TOKENS, DATA.y))
     assert torch.equal(scores.features, model.embed(TOKENS)[:, 0])
     loader = smdl.DataLoader(tokens, model, BATCH, features="embed", pooling="mean", **SOURCES[source])
     trained(loader, model, lambda batch: F.cross_entropy(model(batch[0]), batch[1]))
@@ -423,7 +424,7 @@ def test_features_of_tokens_are_refused_unless_they_are_pooled(source):
 )
 def test_pooling_makes_one_row_per_sample(pooling, wanted):
     model = Language()
-    scores = Scorer(model, features="embed", pooling=pooling, loss=next_token)((TOKENS, TOKENS))
+    scores = Scorer(model, Scoring(features="embed", pooling=pooling, loss=next_token))((TOKENS, TOKENS))
     assert torch.equal(scores.features, wanted(model.embed(TOKENS)))
 
 

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from smdl.scoring import observation
 from smdl.scoring.observation import Observer
 from smdl.scoring.scorer import Scorer
+from smdl.scoring.scoring_options import Scoring
 from tests.toys import CLASSES, WIDTH, Net, Tuples
 
 ROWS = 8
@@ -26,7 +27,7 @@ def batch_of(rows: int = ROWS) -> tuple[Tensor, Tensor]:
 
 
 def watched(model: nn.Module, batch: tuple[Tensor, Tensor] | None = None, **options) -> Observer:
-    observer = Observer(Scorer(model, **options), features=True)
+    observer = Observer(Scorer(model, Scoring(**options)), features=True)
     batch = batch or batch_of()
     observer.start(batch, batch[1])
     return observer
@@ -64,7 +65,7 @@ def test_features_and_logits_are_those_of_the_training_forward():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_inputs_of_another_float_type_are_recognised(dtype):
     (x, _), model = batch_of(), Net().to(dtype)
-    observer = Observer(Scorer(model, forward=lambda model, batch: model(batch[0].to(dtype))), features=True)
+    observer = Observer(Scorer(model, Scoring(forward=lambda model, batch: model(batch[0].to(dtype)))), features=True)
     observer.start((x, _), _)
     wanted = expected(model, x.to(dtype))
     model(x.to(dtype))
@@ -208,8 +209,10 @@ def test_rows_are_told_apart_by_all_columns_of_the_batch():
     batch, model = {"mask": torch.ones(ROWS, 6), "tokens": tokens, "label": labels}, Embedded()
     scorer = Scorer(
         model,
-        forward=lambda model, batch: model(mask=batch["mask"], tokens=batch["tokens"])["logits"],
-        targets=lambda batch: batch["label"],
+        Scoring(
+            forward=lambda model, batch: model(mask=batch["mask"], tokens=batch["tokens"])["logits"],
+            targets=lambda batch: batch["label"],
+        ),
     )
     observer = Observer(scorer, features=True)
     observer.start(batch, labels)
@@ -225,7 +228,7 @@ def test_tokens_that_are_also_the_targets_are_inputs():
     """As in language models. The mask alone would not tell the rows apart."""
     tokens, model = torch.randint(0, 30_000, (ROWS, 6)), Embedded()
     batch = {"mask": torch.ones(ROWS, 6), "tokens": tokens, "labels": tokens.clone()}
-    observer = Observer(Scorer(model, loss=lambda outputs, _: outputs.mean(1)), features=True)
+    observer = Observer(Scorer(model, Scoring(loss=lambda outputs, _: outputs.mean(1))), features=True)
     observer.start(batch, batch["labels"])
     output = model(mask=batch["mask"], tokens=tokens.flip(0))
     seen = observer.finish()
@@ -353,11 +356,13 @@ def test_tokens_that_differ_by_one_are_told_apart():
     model = Embedded()
     scorer = Scorer(
         model,
-        forward=lambda model, batch: model(mask=batch["mask"], tokens=batch["tokens"])["logits"],
-        targets=lambda batch: batch["label"],
+        Scoring(
+            forward=lambda model, batch: model(mask=batch["mask"], tokens=batch["tokens"])["logits"],
+            targets=lambda batch: batch["label"],
+        ),
     )
     observer = Observer(scorer, features=True)
-    observer.start(batch, scorer.targets(batch))
+    observer.start(batch, scorer.criterion.targets(batch))
     output = model(mask=batch["mask"].flip(0), tokens=tokens.flip(0))
     seen = observer.finish()
     assert seen is not None
@@ -406,7 +411,7 @@ def test_of_a_head_that_runs_twice_the_call_that_makes_the_logits_counts():
 def test_a_batch_without_inputs_asks_for_manual_observation():
     y = batch_of()[1]
     observer = Observer(
-        Scorer(Net(), forward=lambda *_: torch.zeros(ROWS, 3), targets=lambda b: b["y"]), features=False
+        Scorer(Net(), Scoring(forward=lambda *_: torch.zeros(ROWS, 3), targets=lambda b: b["y"])), features=False
     )
     with pytest.raises(ValueError, match=r'cannot be recognised .* use candidates=smdl.Observed\(observe="manual"\)'):
         observer.start({"names": ["a"] * ROWS, "y": y}, y)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import smdl
 from smdl.scoring.losses import check_logits
 from smdl.scoring.scorer import Scorer
+from smdl.scoring.scoring_options import Scoring
 from tests.toys import CLASSES, WIDTH, Net, Tuples, same
 
 DATA = Tuples(12)
@@ -84,10 +85,10 @@ def test_the_head_is_the_last_linear_layer_that_makes_the_logits():
 
 def test_a_named_linear_layer_gives_its_input_and_any_other_module_its_output():
     model = TwoHeads()
-    assert torch.equal(Scorer(model, features="main")(BATCH).features, model.body(DATA.x))
-    assert torch.equal(Scorer(model, features="projection")(BATCH).features, model(DATA.x))
+    assert torch.equal(Scorer(model, Scoring(features="main"))(BATCH).features, model.body(DATA.x))
+    assert torch.equal(Scorer(model, Scoring(features="projection"))(BATCH).features, model(DATA.x))
     conv = ConvHead()
-    scores = Scorer(conv, features="backbone.pool")(BATCH)
+    scores = Scorer(conv, Scoring(features="backbone.pool"))(BATCH)
     assert torch.equal(scores.features, conv.backbone(DATA.x).flatten(1))
     assert scores.features.shape == (12, 5)
 
@@ -95,9 +96,9 @@ def test_a_named_linear_layer_gives_its_input_and_any_other_module_its_output():
 def test_a_callable_gives_the_features_and_may_spare_the_second_forward():
     model, calls = Net(), []
     model.register_forward_hook(lambda *_: calls.append(1))
-    alone = Scorer(model, features=lambda _, batch: model.body(batch[0]))(BATCH)
+    alone = Scorer(model, Scoring(features=lambda _, batch: model.body(batch[0])))(BATCH)
     assert len(calls) == 1
-    both = Scorer(model, features=lambda _, batch: ((f := model.body(batch[0])), model.head(f)))(BATCH)
+    both = Scorer(model, Scoring(features=lambda _, batch: ((f := model.body(batch[0])), model.head(f))))(BATCH)
     assert len(calls) == 1, "the logits were given"
     found = Scorer(model)(BATCH)
     for scores in (alone, both):
@@ -124,7 +125,7 @@ def test_a_model_without_a_linear_head_is_told_how_to_name_its_features():
 )
 def test_features_that_are_none_are_refused(features, message):
     with pytest.raises(ValueError, match=message):
-        Scorer(ConvHead(), features=features)(BATCH)
+        Scorer(ConvHead(), Scoring(features=features))(BATCH)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -167,7 +168,7 @@ def test_logits_are_found_in_what_other_libraries_return():
 )
 def test_an_output_that_is_not_logits_is_refused(output, got):
     with pytest.raises(ValueError, match=rf"must be logits of shape \(batch, classes\), got {got}; see forward="):
-        Scorer(Net(), forward=lambda *_: output)(BATCH)
+        Scorer(Net(), Scoring(forward=lambda *_: output))(BATCH)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_an_output_that_is_not_logits_is_refused(output, got):
 )
 def test_targets_that_are_no_class_numbers_are_refused(targets, message):
     with pytest.raises(ValueError, match=message):
-        Scorer(Net(), targets=lambda _: targets)(BATCH)
+        Scorer(Net(), Scoring(targets=lambda _: targets))(BATCH)
 
 
 def test_batches_of_another_form_need_to_be_explained():
@@ -193,8 +194,8 @@ def test_batches_of_another_form_need_to_be_explained():
         Scorer(Net())(batch)
     forward = {"forward": lambda model, batch: model(batch["pixels"])}
     with pytest.raises(ValueError, match="a dict of pixels, kind needs targets=: the name or the place"):
-        Scorer(Net(), **forward)(batch)
-    scores = Scorer(Net(), **forward, targets=lambda batch: batch["kind"])(batch)
+        Scorer(Net(), Scoring(**forward))(batch)
+    scores = Scorer(Net(), Scoring(**forward, targets=lambda batch: batch["kind"]))(batch)
     assert torch.equal(scores.features, Scorer(Net())(BATCH).features)
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got 'function'"):
         Scorer(lambda x: x)
@@ -221,7 +222,7 @@ def test_scoring_leaves_no_trace(features, grad, raises):
     forward = (lambda model, batch: [model(batch[0]), 1 / 0]) if raises else None
     before = copy.deepcopy(model)
     modes, random, loud = settings(model), torch.get_rng_state(), hooks(model)
-    scorer = Scorer(model, features=features, forward=forward)
+    scorer = Scorer(model, Scoring(features=features, forward=forward))
     with torch.set_grad_enabled(grad):
         if raises:
             with pytest.raises(ZeroDivisionError):
@@ -242,7 +243,7 @@ def test_a_layer_that_draws_even_in_eval_mode_does_not_move_the_random_numbers()
     model = Net()
     forward = lambda model, batch: model(batch[0]) + torch.rand(1)  # noqa: E731
     state = torch.get_rng_state()
-    Scorer(model, forward=forward)(BATCH)
+    Scorer(model, Scoring(forward=forward))(BATCH)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -266,8 +267,8 @@ def test_the_pool_knows_whether_the_head_has_a_bias():
         model = Net(bias=bias)
         scorer = Scorer(model)
         assert scorer.pool(scorer(BATCH)).bias == bias
-        assert Scorer(model, features="head").bias == bias
-    assert Scorer(ConvHead(), features="backbone.conv").bias, "its own bias says nothing of the head"
+        assert Scorer(model, Scoring(features="head")).network.bias == bias
+    assert Scorer(ConvHead(), Scoring(features="backbone.conv")).network.bias, "its own bias says nothing of the head"
 
 
 def test_the_pool_holds_all_that_an_objective_may_need():
@@ -281,7 +282,7 @@ def test_the_pool_holds_all_that_an_objective_may_need():
 
 def test_another_model_of_the_same_form_is_scored_the_same_way():
     one, other = Net(seed=1), Net(seed=2)
-    scorer = Scorer(one, features="body.0")
+    scorer = Scorer(one, Scoring(features="body.0"))
     scorer(BATCH)
     assert torch.equal(scorer.of(other)(BATCH).features, DATA.x)
     found = Scorer(one)

@@ -248,11 +248,11 @@ class StepSide:
 
     def _step(self, batch: Any) -> None:
         scorer = self.loader._scorer
-        batch = move(batch, scorer.device)
-        outputs, targets = scorer.outputs(batch), scorer.targets(batch)
-        if scorer.loss is None or outputs is None or targets is None:
+        batch = move(batch, scorer.network.device)
+        outputs, targets = scorer.network.outputs(batch), scorer.criterion.targets(batch)
+        if scorer.criterion.loss is None or outputs is None or targets is None:
             raise ValueError("a preview trains a few steps and needs a loss: pass loss= to the loader")
-        losses = scorer.loss(outputs, targets)
+        losses = scorer.criterion.loss(outputs, targets)
         self._optimizer.zero_grad(set_to_none=True)
         weighted_mean(losses, self.loader.selection).backward()
         self._optimizer.step()

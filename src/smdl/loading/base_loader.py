@@ -19,7 +19,7 @@ class Loader:
     def __init__(self, method: Method, scorer: Scorer, seed: int, process_group: Any, together: bool = False) -> None:
         self.method = method
         self.strategy, self.candidates = method.make()
-        scorer.require(self.strategy.evidence)
+        scorer.criterion.require(self.strategy.evidence)
         self.seed = whole_number("seed", seed, 0)
         self._scorer, self._key = scorer, stream(self.seed)
         self._selection: Selection | None = None  # of the current batch
@@ -120,7 +120,7 @@ class Loader:
         self._resumed = False
         self._iterations += 1
         if self._ranks.size > 1:
-            self._scorer.give_up_loss()
+            self._scorer.criterion.give_up()
         if self.strategy.needs_scores or self.strategy.needs_losses:
             self._watch.start()
         return self._iterations

@@ -50,12 +50,12 @@ class Feedback:
         """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
         self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
         if self._observer is not None or self.needs_features:
-            self._targets = self._scorer.targets(batch)
+            self._targets = self._scorer.criterion.targets(batch)
             if self._observer is not None:
                 self._observer.start(batch, self._targets)
             if ranks.size > 1:
-                targets = self._scorer.kept_targets(self._targets)
-                self._record = StepRecord(selection.indices, targets, self._scorer.device)
+                targets = self._scorer.kept.targets(self._targets)
+                self._record = StepRecord(selection.indices, targets, self._scorer.network.device)
 
     def stop(self) -> None:
         """No more of the current batch is expected: take what is there."""
@@ -76,10 +76,10 @@ class Feedback:
         places = np.arange(len(self._selection)) if rows is None else np.asarray(host(torch.as_tensor(rows)))
         if places.ndim != 1 or (places.size and not 0 <= places.min() <= places.max() < len(self._selection)):
             raise ValueError(f"rows must be places in the current batch, 0..{len(self._selection) - 1}, got {rows}")
-        outputs = None if logits is None else self._scorer.outputs_in(finite("logits", logits))
+        outputs = None if logits is None else self._scorer.criterion.outputs_in(finite("logits", logits))
         if self.needs_features and (features is not None or not self._strategy.needs_losses):
-            self._scorer.decide(outputs, self._targets)
-            if features is None or (outputs is None and self._scorer.loss is not None):
+            self._scorer.criterion.decide(outputs, self._targets)
+            if features is None or (outputs is None and self._scorer.criterion.loss is not None):
                 raise ValueError(f"{self._candidates.describe()} needs both features and logits of the batch")
             matrix = as_matrix("features", features)
             for name, given in (("features", matrix), ("logits", outputs)):
@@ -140,7 +140,7 @@ class Feedback:
                 targets = self._targets
                 if targets is not None:
                     targets = targets[torch.from_numpy(everywhere).to(targets.device)]
-                outputs = self._scorer.kept_outputs(seen.logits, targets)
+                outputs = self._scorer.kept.outputs(seen.logits, targets)
                 self._record.add_features(everywhere, seen.found, seen.features, outputs)
         elif self.needs_features:
             rows, labels = self._selection.indices, self._targets
@@ -158,8 +158,8 @@ class Feedback:
         assert self._targets is not None
         targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
         if self._strategy.needs_errors:
-            return host(self._scorer.error_norms(logits, targets))
-        return host(self._scorer.losses(logits, targets))
+            return host(self._scorer.criterion.error_norms(logits, targets))
+        return host(self._scorer.criterion.losses(logits, targets))
 
     def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
         assert self._selection is not None

@@ -21,8 +21,6 @@ from smdl.loading.methods import Method, as_method
 from smdl.loading.ranks import current_ranks
 from smdl.loading.restarts import finished_epoch, warn_of_restart
 from smdl.loading.strategies.strategy import Strategy
-from smdl.scoring.batch_form import Forward, Targets
-from smdl.scoring.losses import LossFunction
 from smdl.scoring.reading import (
     Reader,
     ReadRequest,
@@ -34,9 +32,9 @@ from smdl.scoring.reading import (
     worker_errors,
 )
 from smdl.scoring.reference_model import ReferenceFeatures, check_reference
-from smdl.scoring.scorer import Features, Head, Scorer
+from smdl.scoring.scorer import Scorer
+from smdl.scoring.scoring_options import Features, Forward, Head, LossFunction, Pooling, Scoring, Targets
 from smdl.scoring.suspects import Suspects
-from smdl.scoring.taps import Pooling
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
@@ -97,9 +95,7 @@ class DataLoader(Loader):
         for name in _DECIDED_HERE:
             if name in torch_options:
                 raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
-        scorer = Scorer(
-            model, forward=forward, targets=targets, features=features, pooling=pooling, head=head, loss=loss
-        )
+        scorer = Scorer(model, Scoring(forward, targets, features, pooling, head, loss))
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -228,9 +224,9 @@ class DataLoader(Loader):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         trained = state.get("reference") if isinstance(state, dict) else None
         checked, before = check_reference(trained, self._samples), self._scorer.state_dict()
-        if isinstance(state, dict) and "scoring" in state:
-            self._scorer.load_state_dict(state["scoring"])
         try:
+            if isinstance(state, dict) and "scoring" in state:
+                self._scorer.load_state_dict(state["scoring"])
             super().load_state_dict(state)
         except Exception:
             self._scorer.load_state_dict(before)
@@ -273,7 +269,7 @@ class DataLoader(Loader):
         """Return the class number of every sample, read from the dataset unless it holds them."""
 
         def read(rows: np.ndarray) -> np.ndarray:
-            return read_labels(self._reader, self._scorer.labels, rows, self._scoring_batch_size)
+            return read_labels(self._reader, self._scorer.criterion.labels, rows, self._scoring_batch_size)
 
         if stored is not None:
             labels = check_labels(stored, "the dataset", "; pass targets= to say where they are")

@@ -13,11 +13,9 @@ from smdl.loading.base_loader import Loader
 from smdl.loading.candidates.stream import Stream, StreamEpoch
 from smdl.loading.methods import Method, as_method
 from smdl.loading.strategies.strategy import Strategy
-from smdl.scoring.batch_form import Forward, Targets
-from smdl.scoring.losses import LossFunction
 from smdl.scoring.padding import Padding, check_padding
-from smdl.scoring.scorer import Features, Scorer
-from smdl.scoring.taps import Pooling
+from smdl.scoring.scorer import Scorer
+from smdl.scoring.scoring_options import Features, Forward, LossFunction, Pooling, Scoring, Targets
 
 
 class SelectiveLoader(Loader):
@@ -59,7 +57,7 @@ class SelectiveLoader(Loader):
         if not isinstance(loader, Iterable):
             raise TypeError(choice("loader", type(loader).__name__, "an iterable of batches"))
         source = Stream(keep)
-        scorer = Scorer(model, forward=forward, targets=targets, features=features, pooling=pooling, loss=loss)
+        scorer = Scorer(model, Scoring(forward, targets, features, pooling, loss=loss))
         super().__init__(as_method(method).changed(objective, source, options), scorer, seed, process_group)
         if self.strategy.needs_reference and reference is None:
             need = "rho_loss" if self.strategy.needs_holdout else "feature_match"

@@ -1,7 +1,7 @@
 """The form of a batch: which columns are the model's inputs, and which one holds the targets."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from smdl.common.messages import callable_or_none, choice, unknown
 from smdl.scoring.batches import cast
 from smdl.scoring.losses import shape_of
-
-Forward = Callable[[nn.Module, Any], Any]
-Targets = str | int | Callable[[Any], Tensor] | None
+from smdl.scoring.scoring_options import Forward, Targets
 
 #: Columns of a dict that hold targets unless `targets=` names another; the first that is there.
 TARGETS = ("labels", "label")

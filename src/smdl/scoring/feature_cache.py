@@ -53,9 +53,9 @@ class FeatureCache:
         for the device."""
         if self._sketch is not None:
             features = features @ self._matrix(features)
-        outputs = scorer.kept_outputs(outputs, targets)
-        targets = None if outputs is None else scorer.kept_targets(targets)
-        self._holds_losses = scorer.loss is not None and scorer.keeps_losses
+        outputs = scorer.kept.outputs(outputs, targets)
+        targets = None if outputs is None else scorer.kept.targets(targets)
+        self._holds_losses = scorer.criterion.loss is not None and scorer.kept.are_losses
         if self._features is None:
             self._allocate(features.shape[1], outputs, targets, scorer)
         device = self._move(scorer)
@@ -90,7 +90,7 @@ class FeatureCache:
         if self._outputs is not None:
             outputs = self._outputs.index_select(0, index).float()
         elif self._targets is not None:
-            fresh = scorer.outputs_from(features.to(scorer.device))
+            fresh = scorer.network.outputs_from(features.to(scorer.network.device))
             assert fresh is not None
             outputs = fresh.to(device).reshape(len(rows), -1)
         else:
@@ -104,14 +104,18 @@ class FeatureCache:
         if self._targets is None:
             return Scores(features), seen.numpy()
         targets = self._targets.index_select(0, on_host)  # faster than `[]`
-        return scorer.scores(features, scorer.shaped(outputs), targets), seen.numpy()
+        return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets), seen.numpy()
 
     def knows_classes(self, scorer: Scorer) -> bool:
         """Whether the targets seen so far are class numbers."""
         return self._labels(scorer) is not None
 
     def _labels(self, scorer: Scorer) -> Tensor | None:
-        return None if self._targets is None or scorer.loss is None else scorer.loss.labels(self._targets)
+        return (
+            None
+            if self._targets is None or scorer.criterion.loss is None
+            else scorer.criterion.loss.labels(self._targets)
+        )
 
     def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
         """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
@@ -167,7 +171,7 @@ class FeatureCache:
 
     def _move(self, scorer: Scorer) -> torch.device:
         """Make sure that everything is where it belongs, and return that device."""
-        device = scorer.device if self._on_model else torch.device("cpu")
+        device = scorer.network.device if self._on_model else torch.device("cpu")
         if self._seen.device != device:
             self._seen = self._seen.to(device)
             self._features = None if self._features is None else self._features.to(device)
@@ -175,7 +179,7 @@ class FeatureCache:
         return device
 
     def _allocate(self, width: int, outputs: Tensor | None, targets: Tensor | None, scorer: Scorer) -> None:
-        unknown = self._sketch is not None or not scorer.knows_head or self._holds_losses
+        unknown = self._sketch is not None or not scorer.network.knows_head or self._holds_losses
         more = outputs.shape[1] if outputs is not None and unknown else 0
         needed = self._samples * (width + more) * self._dtype.itemsize
         if needed > ANNOUNCED:

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from smdl.common.messages import choice, unknown
-
-LossFunction = Callable[[Tensor, Tensor], Tensor]
+from smdl.scoring.scoring_options import LossFunction
 
 
 class Scores(NamedTuple):

@@ -69,7 +69,7 @@ class Observer:
             logits = _joined([part.logits for part in parts], row)
             features = _joined([part.features for part in parts], row)
         if logits is not None:
-            self._scorer.check_outputs(logits)
+            self._scorer.criterion.check_outputs(logits)
         return Observation(found, None if logits is None else logits.float(), features)
 
     def _part(self, forward: "_Forward") -> "_Part | None":
@@ -77,8 +77,8 @@ class Observer:
         assert self._expected is not None
         inputs = self._expected.among(forward.args, forward.kwargs)
         try:
-            logits = self._scorer.outputs_in(forward.output)
-            features = self._scorer.pooled(self._features(forward)) if self._needs_features else None
+            logits = self._scorer.criterion.outputs_in(forward.output)
+            features = self._scorer.network.pooled(self._features(forward)) if self._needs_features else None
         except ValueError:
             return None
         rows = {len(tensor) for tensor in inputs if tensor is not None}
@@ -92,7 +92,7 @@ class Observer:
         while call is not None:
             calls.append((call.features, call.made))
             call = call.before
-        return self._scorer.tapped(calls, forward.output)[0] if calls else None
+        return self._scorer.network.tapped(calls, forward.output)[0] if calls else None
 
     def _attach(self, batch: Any) -> "_Log":
         """Register the hooks. They stay as long as this observer: compiled code does not notice changes of hooks."""

@@ -169,11 +169,11 @@ def _train(
         torch.manual_seed(stream(*key))
         for request, (batch, _) in zip(requests, reader.read(requests), strict=True):
             batch = move(batch, device)
-            outputs, targets = mine.outputs(batch), mine.targets(batch)
-            if mine.loss is None or outputs is None or targets is None:
+            outputs, targets = mine.network.outputs(batch), mine.criterion.targets(batch)
+            if mine.criterion.loss is None or outputs is None or targets is None:
                 raise ValueError("the reference model is trained with a loss: pass loss=, or give reference= yourself")
-            mine.loss.check(outputs, targets)
-            loss = mine.loss(outputs.float(), targets).mean()
+            mine.criterion.loss.check(outputs, targets)
+            loss = mine.criterion.loss(outputs.float(), targets).mean()
             if not torch.isfinite(loss):
                 raise ValueError(f"a reference model diverged: its loss is {loss.item()}; give reference= yourself")
             optimizer.zero_grad()

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from smdl.common.messages import choice, unknown
 from smdl.scoring.losses import shape_of
+from smdl.scoring.scoring_options import Pooling
 
-Pooling = str | Callable[[Tensor], Tensor] | None
 Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
 
 #: How features of more than two dimensions become (batch, width).

@@ -216,8 +216,8 @@ class Observed(Candidates):
         size, rows = len(epoch.ranks.share(planned.selection.indices)), height(batch)
         with epoch.clock("scoring"):
             forwarded = epoch.scorer.forward(take(batch, np.arange(size, rows)))
-            outputs = epoch.scorer.kept_outputs(forwarded.outputs, forwarded.targets)
-            kept = (forwarded.features, outputs, epoch.scorer.kept_targets(forwarded.targets))
+            outputs = epoch.scorer.kept.outputs(forwarded.outputs, forwarded.targets)
+            kept = (forwarded.features, outputs, epoch.scorer.kept.targets(forwarded.targets))
             features, outputs, targets = (None if part is None else epoch.ranks.gather(part) for part in kept)
             self.remember(epoch.scorer, planned.rescored, Observation(None, outputs, features), targets)
         return take(batch, np.arange(size))

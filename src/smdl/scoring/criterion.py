@@ -1,0 +1,144 @@
+"""Criterion: the loss in use, and what it says about the outputs and targets of a batch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smdl.engine.pool import Pool
+from smdl.scoring.batch_form import BatchForm
+from smdl.scoring.losses import CrossEntropy, Loss, Scores, are_probabilities, as_loss, output_of, shape_of
+from smdl.scoring.scoring_options import LossFunction
+
+
+class Criterion:
+    """The loss of a scorer. If the method needs features only, and no loss was given, the first forward decides whether
+    there is one: the batches may be of any kind."""
+
+    def __init__(self, loss: str | LossFunction | None, form: BatchForm) -> None:
+        self._given, self._form = loss, form
+        #: None if only features are needed and the batches are no classification.
+        self.loss: Loss | None = as_loss(loss)
+        self._needs: frozenset[str] = frozenset()
+        self.undecided = False
+        self._checked = False  # whether outputs were checked for being probabilities
+
+    @property
+    def classes(self) -> bool:
+        """Whether targets are class numbers, or rows of probabilities."""
+        return isinstance(self.loss, CrossEntropy)
+
+    def require(self, evidence: frozenset[str] | None) -> None:
+        """Take what the strategy reads from a pool; None is everything that the loss gives."""
+        self._needs = frozenset() if evidence is None else evidence & Loss.gives
+        self.undecided = evidence is not None and not self._needs and self._given is None
+        loss = as_loss(self._given)
+        for need in sorted(self._needs - loss.gives):
+            raise ValueError(_not_given(need, loss))
+
+    def twin(self) -> "Criterion":
+        """Return a criterion for another model on the same batches."""
+        twin = Criterion(self._given, self._form)
+        twin.undecided, twin.loss = self.undecided, self.loss
+        return twin
+
+    def restore(self, name: str | None, decided: bool) -> None:
+        """Take the name of the loss of a saved state; `decided` if a forward was made before."""
+        loss = as_loss(self._given)
+        if name not in (None, loss.name):
+            raise ValueError(f"this state belongs to a loader with loss {name}, this one has {loss.name}")
+        self.loss = None if name is None else loss
+        self.undecided = self.undecided and self.loss is not None and not decided
+
+    def decide(self, outputs: Tensor | None, targets: Tensor | None) -> None:
+        """Give up the loss, once, if only features are needed and this is no classification."""
+        if not self.undecided or self.loss is None:
+            return
+        self.undecided = False
+        if outputs is None or targets is None or are_probabilities(outputs):
+            self.loss = None
+            return
+        try:
+            self.loss.check(self.loss.outputs(outputs), targets)
+        except ValueError:
+            self.loss = None
+
+    def give_up(self) -> None:
+        """Use features only, if that is enough: ranks must not decide by what their own batches look like."""
+        if self.undecided:
+            self.loss, self.undecided = None, False
+
+    def outputs_in(self, found: Any) -> Tensor | None:
+        """Return the outputs in what the model returned; None if they are not needed."""
+        if self.loss is None:
+            return None
+        if self.undecided:
+            output = output_of(found)
+            return output if isinstance(output, Tensor) and output.ndim > 0 else None
+        return self.loss.outputs(found)
+
+    def targets(self, batch: Any) -> Tensor | None:
+        """Return the targets of a batch; None if they are not needed."""
+        if self.loss is None:
+            return None
+        try:
+            return self.loss.targets(self._form.targets(batch, self.classes))
+        except ValueError:
+            if self.undecided:
+                return None
+            raise
+
+    def labels(self, batch: Any) -> Tensor:
+        """Return the class numbers of a batch."""
+        loss = as_loss(self._given)
+        found = loss.targets(self._form.targets(batch, classes=isinstance(loss, CrossEntropy)))
+        labels = loss.labels(found)
+        if labels is None and found.ndim == 1 and not found.is_floating_point():
+            labels = found  # a callable as loss= does not say what its targets are
+        if labels is None:
+            raise ValueError(f"targets must be one class number per sample, got {found.dtype} of {shape_of(found)}")
+        return labels
+
+    def check_outputs(self, outputs: Tensor) -> None:
+        """Raise an error if the first outputs are probabilities and the loss takes logits."""
+        if self._checked or not self.classes:
+            return
+        if are_probabilities(outputs):
+            raise ValueError(
+                "the rows of the model's output are ≥ 0 and sum to 1: these are probabilities, and cross-entropy takes"
+                " logits. Let the model return logits or log-probabilities"
+            )
+        self._checked = True
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return one loss per sample, (B,), of outputs that a training forward computed."""
+        assert self.loss is not None
+        self.check_outputs(outputs)
+        with torch.no_grad():
+            return self.loss(outputs.float(), targets.to(outputs.device)).float()
+
+    def error_norms(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the length of the gradient of each sample's loss with respect to its outputs, (B,)."""
+        found = self.scores(outputs.new_zeros(len(outputs), 1), outputs.float(), targets.to(outputs.device))
+        if not found.gives("errors"):
+            name = None if self.loss is None else self.loss.name
+            raise ValueError(f"this method needs the errors of each sample, which the loss ({name}) does not give")
+        return Pool(found.features, found.probabilities, found.labels, errors=found.errors).errors.norm(dim=1)
+
+    def scores(self, features: Tensor, outputs: Tensor | None, targets: Tensor | None) -> Scores:
+        """Return what the loss says about these outputs."""
+        if self.loss is None or outputs is None or targets is None:
+            return Scores(features)
+        scores = self.loss.scores(features, outputs, targets)
+        for need in self._needs:
+            if not scores.gives(need):
+                forms = f" for outputs of {shape_of(outputs)} and targets of {shape_of(targets)}"
+                raise ValueError(_not_given(need, self.loss, forms))
+        return scores
+
+
+def _not_given(need: str, loss: Loss, forms: str = "") -> str:
+    return (
+        f"the objective needs {need}, which the loss ({loss.name}) does not give{forms}: use an objective over"
+        ' features, such as smdl.Objective.recommended(space="features")'
+    )
