@@ -1,6 +1,6 @@
 """Write the docstrings of Python's standard library as a table for `smdl select --text`: python examples/docstrings.py
 
-Needs smdl[select]. The table has the columns name, module and text.
+Needs pip install "submodular-data-loader[select]". The table has the columns name, module and text.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 examples/trainer_accelerate.py
 
 Prepare the model and the optimizer, not the loader: it divides its batches between processes itself.
-Needs pip install "smdl[accelerate,train]".
+Needs pip install "submodular-data-loader[accelerate,train]".
 """
 
 import argparse

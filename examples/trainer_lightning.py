@@ -3,7 +3,7 @@
     python examples/trainer_lightning.py [--out runs/lightning]
 
 There is nothing to subclass: Lightning saves the loader with its own checkpoints.
-Needs pip install "smdl[lightning,train]".
+Needs pip install "submodular-data-loader[lightning,train]".
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python examples/trainer_skorch.py
 
-Needs pip install "smdl[skorch,train]".
+Needs pip install "submodular-data-loader[skorch,train]".
 """
 
 import numpy as np

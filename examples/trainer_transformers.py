@@ -3,7 +3,7 @@
     python examples/trainer_transformers.py [--out runs/transformers]
 
 Nothing is downloaded: the reviews are made here, six of eight are about food, and BERT starts from random weights.
-Needs pip install "smdl[transformers]".
+Needs pip install "submodular-data-loader[transformers]".
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -9,15 +10,14 @@ from pathlib import Path
 import pytest
 
 import smdl
-from smdl.common.messages import TRAIN_PACKAGES
+from smdl.common.messages import DISTRIBUTION, EXTRAS
+from tests.test_architecture import MODULES, own_imports
 
 SOURCE = Path(smdl.__file__).parent
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TRAIN = PROJECT["optional-dependencies"]["train"]
-SELECT = [name for name in PROJECT["optional-dependencies"]["select"] if not name.startswith("smdl")]
 IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "PyYAML": "yaml", "Jinja2": "jinja2"}
-#: Parts of the package that need smdl[train]; all others work with the core dependencies.
+#: Parts of the package that need the extra train; all others work with the core dependencies.
 TRAINING = {"training", "experiments", "files", "judging", "paper", "report"}
 #: Modules that import a package of another extra when it is needed.
 OTHERS = {
@@ -35,7 +35,18 @@ def name_of(requirement):
 
 def imports_of(path):
     """The packages outside smdl and the standard library that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    return packages_in(path.read_text())
+
+
+def without_functions(module):
+    """The code of a module that runs when it is imported."""
+    tree = ast.parse(MODULES[module].read_text())
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If)]
+    return ast.unparse(tree)
+
+
+def packages_in(code):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
@@ -43,8 +54,58 @@ def imports_of(path):
         yield from {name.partition(".")[0] for name in names} - {"smdl", *sys.stdlib_module_names}
 
 
-def test_the_train_extra_is_what_the_commands_ask_for():
-    assert {IMPORT_NAMES.get(name_of(package), name_of(package)) for package in TRAIN} == set(TRAIN_PACKAGES)
+def requirements(extra):
+    """The requirements of an extra, with those of the extras that it includes."""
+    for requirement in PROJECT["optional-dependencies"][extra]:
+        included = re.findall(rf"^{DISTRIBUTION}\[(.*)\]$", requirement)
+        if included:
+            for name in included[0].split(","):
+                yield from requirements(name)
+        else:
+            yield requirement
+
+
+def test_messages_name_the_distribution():
+    assert PROJECT["name"] == DISTRIBUTION
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_holds_what_its_commands_ask_for(extra):
+    names = {name_of(requirement) for requirement in requirements(extra)} - {"faiss-cpu"}  # Linux only
+    assert {IMPORT_NAMES.get(name, name) for name in names} == set(EXTRAS[extra])
+
+
+#: The modules of select, and the functions of the commands that call them.
+SELECTING = {name for name in MODULES if name.startswith("files.")} | {"report.selection_page", "report.row_pages"}
+#: Their optional packages: each says which extra it needs.
+ASKED_FOR = {"ray", "sentence_transformers", "transformers", "huggingface_hub"}
+
+
+def test_select_needs_nothing_that_only_training_needs():
+    seen, waiting = set(), {*SELECTING, "cli.commands", "cli.options", "cli.parser"}
+    core, needed = {"jsonargparse", "numba", "numpy", "torch", "yaml"}, {}
+    while waiting:
+        seen.add(module := waiting.pop())
+        whole = module in SELECTING
+        waiting |= own_imports(MODULES[module].read_text() if whole else without_functions(module)) - seen
+        for package in imports_of(MODULES[module]) if whole else packages_in(without_functions(module)):
+            needed.setdefault(package, module)
+    unknown = {package: module for package, module in needed.items() if package not in {*core, *EXTRAS["select"]}}
+    assert {package: module for package, module in unknown.items() if package not in ASKED_FOR} == {}
+
+
+def test_select_and_its_report_work_without_the_packages_for_training(tmp_path):
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({sorted(set(EXTRAS["train"]) - set(EXTRAS["select"]) - {"yaml"})}))
+import numpy as np
+from smdl.cli.commands import main
+np.save("x.npy", np.random.default_rng(0).normal(size=(60, 3)))
+assert main("select x.npy --size 5 --out chosen.parquet --quiet".split()) == 0
+assert main("report chosen.select".split()) == 0
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -56,14 +117,14 @@ def test_every_import_is_a_dependency(path):
     if part == "cli":
         allowed |= {"jsonargparse", "yaml"}  # yaml comes with jsonargparse
     if part in TRAINING or part == "cli":
-        allowed |= set(TRAIN_PACKAGES)
+        allowed |= set(EXTRAS["train"])
     allowed |= OTHERS.get("/".join(path.relative_to(SOURCE).parts), set())
     assert set(imports_of(path)) <= allowed
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text(), re.MULTILINE))
-    for requirement in (*PROJECT["dependencies"], *TRAIN, *SELECT):
+    for requirement in (*PROJECT["dependencies"], *requirements("train"), *requirements("label")):
         bound = re.findall(r">=([\d.]+)(?:;|$)", requirement)[0]
         assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", pins[name_of(requirement)]), requirement
 
@@ -71,14 +132,13 @@ def test_the_lowest_versions_that_are_tested_are_those_that_pyproject_admits():
 def test_every_dependency_is_pinned_for_ci():
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     extras = PROJECT["optional-dependencies"].values()
-    assert {name_of(requirement) for extra in (PROJECT["dependencies"], *extras) for requirement in extra} - {
-        "smdl"
-    } <= set(pins)
+    names = {name_of(requirement) for extra in (PROJECT["dependencies"], *extras) for requirement in extra}
+    assert names - {DISTRIBUTION} <= set(pins)
 
 
 def test_the_integrations_extra_holds_the_extra_of_every_integration():
     extras, modules = PROJECT["optional-dependencies"], (SOURCE / "integrations").glob("[a-z]*.py")
-    held = set(re.findall(r"smdl\[(.*?)\]", extras["integrations"][0])[0].split(","))
+    held = set(re.findall(r"\[(.*?)\]", extras["integrations"][0])[0].split(","))
     assert {module.stem for module in modules} <= held <= set(extras)
 
 

@@ -12,7 +12,7 @@ import yaml
 from smdl.cli.commands import main
 from smdl.cli.options import COMMANDS
 from smdl.cli.parser import CONFIGS
-from smdl.common.messages import TRAIN_PACKAGES
+from smdl.common.messages import EXTRAS
 from smdl.engine.objective import OPTIONS
 from smdl.engine.terms import TERMS
 from smdl.loading.methods import METHODS
@@ -258,7 +258,7 @@ from smdl.cli.commands import main
 sys.exit(main({command.split()}))
 """
     ended = in_python(code)
-    assert ended.stderr == "smdl: not installed: rich, scipy. Run pip install '.[train]' in a clone of smdl\n"
+    assert ended.stderr == "smdl: not installed: rich, scipy. Run pip install 'submodular-data-loader[train]'\n"
     assert ended.returncode == 2
 
 
@@ -266,19 +266,19 @@ sys.exit(main({command.split()}))
 def test_doctor_works_without_the_packages_for_training():
     code = f"""
 import sys
-sys.modules.update(dict.fromkeys({[name for name in TRAIN_PACKAGES if name != "yaml"]}))
+sys.modules.update(dict.fromkeys({[name for name in EXTRAS["train"] if name != "yaml"]}))
 from smdl.cli.commands import main
 sys.exit(main(['doctor']))
 """
     ended = in_python(code)
-    assert "Run pip install '.[train]' in a clone of smdl" in ended.stdout, ended.stderr
+    assert "Run pip install 'submodular-data-loader[train]'" in ended.stdout, ended.stderr
     assert ended.returncode == 1
 
 
 def test_the_library_works_without_the_packages_for_training():
     code = f"""
 import sys
-sys.modules.update(dict.fromkeys({(*TRAIN_PACKAGES, "jsonargparse")}))
+sys.modules.update(dict.fromkeys({(*EXTRAS["train"], "jsonargparse")}))
 import torch, smdl
 model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
 data = torch.utils.data.TensorDataset(torch.randn(40, 2), torch.randint(2, (40,)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from smdl import __version__
-from smdl.common.messages import missing_packages
+from smdl.common.messages import MissingPackagesError, check_packages
 
 if TYPE_CHECKING:
     from smdl.common.progress import Display
@@ -26,12 +26,11 @@ def main(argv: list[str] | None = None) -> int:
         return options.run(options) if options.run else parser.print_help() or 0
     except KeyboardInterrupt as stop:
         return _fail(str(stop) or "interrupted", 128 + getattr(stop, "number", 2))
-    except (ValueError, OSError) as error:
-        return _fail(str(error), 2 if isinstance(error, ValueError) else 1)
+    except (ValueError, OSError, MissingPackagesError) as error:
+        return _fail(str(error), 1 if isinstance(error, OSError) else 2)
     except RuntimeError as error:
-        from smdl.training.loop import DivergedError
-
-        if not isinstance(error, DivergedError):
+        loop = sys.modules.get("smdl.training.loop")  # if nothing has imported it, nothing was trained
+        if loop is None or not isinstance(error, loop.DivergedError):
             raise
         return _fail(str(error), 1)
 
@@ -133,7 +132,7 @@ def select(options: Options) -> int:
     """Choose rows of files: a subset that represents them."""
     from smdl.files.choose import Chooser
     from smdl.files.request import SelectRequest
-    from smdl.report.report import render
+    from smdl.report.selection_page import render_selection
 
     given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
     chooser = Chooser(SelectRequest(**{entry.name: given[entry.name] for entry in fields(SelectRequest)}))
@@ -143,7 +142,7 @@ def select(options: Options) -> int:
     with _display(options.quiet) as display:
         count = chooser.run(display)
         display.phase("drawing the report")
-        page = render(chooser.request.folder)
+        page = render_selection(chooser.request.folder)
     print(f"{count:,} of {len(chooser.source):,} rows: {options.out}")
     if options.size is not None and count < options.size:
         print(f"! --size asks for {options.size:,} rows; --per_group and --budget allow no more than {count:,}")
@@ -153,19 +152,24 @@ def select(options: Options) -> int:
 
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
-    from smdl.experiments.results import collect
-    from smdl.report import paper_tables
-    from smdl.report import summaries as tables
-    from smdl.report.report import render_all
+    from smdl.report.row_pages import has_rows, render_rows
 
     code = 0
     for folder in map(Path, options.folders):
         try:
+            if has_rows(folder) and not options.markdown:
+                check_packages("select")
+                print(render_rows(folder))
+                continue
+            check_packages("train")
+            from smdl.experiments.results import collect
+            from smdl.report import paper_tables, report, summaries
+
             if options.markdown:
                 results = collect(folder)
-                print("\n".join([tables.markdown(results), *paper_tables.markdown(results)]))
+                print("\n".join([summaries.markdown(results), *paper_tables.markdown(results)]))
             else:
-                print(*render_all(folder), sep="\n")
+                print(*report.render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
             code = _fail(str(error), 2)
     return code
@@ -244,11 +248,11 @@ class _Command(argparse.ArgumentParser):
     run: Callable[[Options], int]
 
     def parse_known_args(self, args: Any, _: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from smdl.cli.options import COMMANDS
         from smdl.cli.parser import parse
 
         options = parse(self.run.__name__, self.run.__doc__ or "", args)
-        if self.run is not doctor and (problem := missing_packages()):
-            raise ValueError(problem)
+        check_packages(COMMANDS[self.run.__name__].needs)
         options.run = self.run
         return options, []
 

@@ -36,6 +36,7 @@ class Command:
     main      options of TrainConfig that --help shows; none if the command does not train
     refused   options of TrainConfig that it does not take, and what to do instead
     choices   the values of its argument, and what they mean
+    needs     the extra that installs its packages
     """
 
     usage: str
@@ -44,6 +45,7 @@ class Command:
     main: tuple[str, ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
+    needs: str | None = "train"
 
 
 _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
@@ -193,6 +195,7 @@ COMMANDS = {
             "--explain": {"action": "store_true", "help": "print the plan and its costs; choose nothing"},
             "--quiet": _QUIET,
         },
+        needs="select",
     ),
     "report": Command(
         "smdl report [--markdown] DIR [DIR ...]",
@@ -201,6 +204,7 @@ COMMANDS = {
             "folders": {"nargs": "+", "metavar": "DIR", "help": "folder of a run, an experiment or smdl reproduce"},
             "--markdown": {"action": "store_true", "help": "print the tables of an experiment as Markdown instead"},
         },
+        needs=None,  # it depends on the folder
     ),
     "data": Command(
         "smdl data list [--root DIR] | smdl data get NAME [--root DIR]",
@@ -212,5 +216,5 @@ COMMANDS = {
         },
         choices={"list": "list the data sets and their folders", "get": "download one; a broken download resumes"},
     ),
-    "doctor": Command("smdl doctor", ("smdl doctor",), {}),
+    "doctor": Command("smdl doctor", ("smdl doctor",), {}, needs=None),
 }

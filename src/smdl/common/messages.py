@@ -8,13 +8,22 @@ from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any
 
-#: Import names of the packages that `.[train]` installs. The engine and the loader need none of them.
-TRAIN_PACKAGES = (
-    "PIL", "filelock", "jinja2", "matplotlib", "pooch", "requests", "rich", "safetensors", "scipy", "sklearn", "yaml"
-)  # fmt: skip
+DISTRIBUTION = "submodular-data-loader"
+_PAGES = ("PIL", "filelock", "jinja2", "matplotlib", "rich")  # progress, locks and reports
+_FILES = (*_PAGES, "fsspec", "pyarrow")  # faiss speeds up graphs, where there is one
+#: Import names of the packages that the extra of a command installs. The engine and the loader need none of them.
+EXTRAS = {
+    "train": (*_PAGES, "pooch", "requests", "safetensors", "scipy", "sklearn", "yaml"),
+    "select": _FILES,
+    "label": (*_FILES, "sklearn"),
+}
 
 #: The usual types first: asking an abstract class costs several times as much.
 _WHOLE, _REAL = (int, Integral), (float, int, Real)
+
+
+class MissingPackagesError(ModuleNotFoundError):
+    """Packages of an extra are not installed."""
 
 
 def choice(argument: str, value: object, allowed: str) -> str:
@@ -40,10 +49,22 @@ def check_keys(what: str, state: Any, keys: Iterable[str]) -> None:
         raise ValueError(f"{what} was not made by state_dict of this version: {problem}")
 
 
-def missing_packages() -> str | None:
-    """Return which packages of the commands are not installed, and the remedy; None if all are."""
-    missing = [name for name in TRAIN_PACKAGES if find_spec(name) is None]
-    return f"not installed: {', '.join(missing)}. Run pip install '.[train]' in a clone of smdl" if missing else None
+def install(*extras: str) -> str:
+    """Return the command that installs extras of smdl. It works in a clone too: the clone is installed already."""
+    return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+
+
+def missing_packages(extra: str) -> str | None:
+    """Return which packages of an extra are not installed, and the remedy; None if all are."""
+    missing = [name for name in sorted(EXTRAS[extra]) if find_spec(name) is None]
+    return f"not installed: {', '.join(missing)}. Run {install(extra)}" if missing else None
+
+
+def check_packages(extra: str | None) -> None:
+    """Raise an error that names the packages of an extra which are not installed."""
+    problem = missing_packages(extra) if extra else None
+    if problem:
+        raise MissingPackagesError(problem)
 
 
 def number(argument: str, value: Any, allowed: str, low: float = -math.inf, high: float = math.inf) -> float:

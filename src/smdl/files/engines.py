@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from smdl.common.messages import install
+
 #: How often Ray starts a task again whose process has died.
 RETRIES = 8
 #: Most tasks that Ray is given at once.
@@ -38,7 +40,7 @@ class Ray:
         try:
             import ray  # type: ignore[import-not-found]
         except ImportError as error:
-            raise ValueError("--engine ray needs Ray. Run pip install '.[ray]' in a clone of smdl") from error
+            raise ValueError(f"--engine ray needs Ray. Run {install('ray')}") from error
         self.ray, self.started = ray, not ray.is_initialized()
         if self.started:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smdl.common.messages import install
 from smdl.files.row_files import Column, RowFile, opened
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def arrow(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError("tables need pyarrow. Run pip install '.[select]' in a clone of smdl") from error
+        raise ImportError(f"tables need pyarrow. Run {install('select')}") from error
 
 
 class TableFile(RowFile):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from smdl.common.messages import install
 from smdl.files.kept_parts import key_of
 from smdl.files.texts import DTYPE
 
@@ -81,4 +82,4 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ValueError("--text needs sentence-transformers. Run pip install '.[text]' in a clone of smdl") from error
+        raise ValueError(f"--text needs sentence-transformers. Run {install('text')}") from error

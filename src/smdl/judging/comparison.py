@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
-from smdl.common.messages import choice, missing_packages, number, positive, true_or_false, whole_number
+from smdl.common.messages import check_packages, choice, number, positive, true_or_false, whole_number
 from smdl.loading.loader import DataLoader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def compare(
     out               folder (default: runs/compare-NAME). The same call resumes it
     jobs              number of runs at a time, each in a process; by default one per core, or one with a GPU
     """
-    _check_packages()
+    check_packages("train")
     from smdl.common import progress
     from smdl.common.interrupts import Interrupted
     from smdl.experiments.experiment import run_plan
@@ -141,18 +141,12 @@ def preview(
     seconds   time for loading and for the steps; a first round, in which kernels compile, is not counted. The steps get
               at least a quarter of it
     """
-    _check_packages()
+    check_packages("train")
     from smdl.common import progress
     from smdl.experiments.preview import preview_loader
 
     with closing(progress.display(quiet)) as display:
         return preview_loader(loader, methods, seconds, display)
-
-
-def _check_packages() -> None:
-    problem = missing_packages()
-    if problem:
-        raise ModuleNotFoundError(problem)
 
 
 def _checked(train: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from smdl.experiments.records import Results
 from smdl.report import heat_map, plots, usage_plots
 from smdl.report.figures import PANEL, Draw
+from smdl.report.panels import Panel
 from smdl.report.usage import Usage, aligned, uneven
 
 #: Most arms in the figures, and with usage, maps and galleries; tables have all.
@@ -25,18 +26,6 @@ CLASS_BALANCE = (
     " batches of an epoch. 1: every class is equally frequent. 0: only one class. Dashed: random batches of the same"
     " size."
 )
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A picture on the page."""
-
-    draw: Draw
-    alt: str
-    caption: str = ""
-    title: str = ""  # in bold before the caption
-    notes: tuple[str, ...] = ()  # a list after the caption
-    raster: bool = False  # a PNG: many points
 
 
 @dataclass(frozen=True)

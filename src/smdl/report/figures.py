@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
-from smdl.experiments.records import Results
+if TYPE_CHECKING:
+    from smdl.experiments.records import Results
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Look:
 Draw = Callable[[Look], Figure]
 
 
-def look_of(results: Results, theme: Theme = LIGHT) -> Look:
+def look_of(results: "Results", theme: Theme = LIGHT) -> Look:
     """Return the look of the arms of these results."""
     return Look(results.arms, results.baseline, results.against, theme)
 

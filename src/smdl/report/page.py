@@ -1,19 +1,18 @@
 """The page of a report: page.html.j2, filled in. It is one file that fetches nothing and runs no script."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from smdl.experiments.records import Results
 from smdl.experiments.statistics import LEVEL, MARGIN
 from smdl.experiments.verdicts import finding
 from smdl.report import paper_tables, plots, usage_plots
 from smdl.report import summaries as tables
-from smdl.report.contents import FigureEntry, Panel, pictured
-from smdl.report.figures import DARK, DASHES, LIGHT, Look, Theme, data_uri, look_of, png, recoloured, svg
+from smdl.report.contents import FigureEntry, pictured
+from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of
+from smdl.report.panels import picture, template
 from smdl.report.usage import KINDS, Usage, uneven
 
 #: Most verdicts that are not folded.
@@ -26,18 +25,6 @@ PROTOCOL_NOTES = {
     "steps": "Equal steps: each arm trains for the planned number of steps, whatever they cost.",
     "epochs": "Equal epochs: each arm trains for the planned number of epochs, whatever they cost.",
 }
-
-
-def template(name: str) -> Template:
-    """Return a template of this package."""
-    environment = Environment(
-        loader=PackageLoader("smdl.report", ""),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template(name)
 
 
 def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
@@ -185,17 +172,6 @@ def _by_place(results: Results, figures: list[FigureEntry]) -> dict[str, list[di
         if pictures:
             found.setdefault(figure.place, []).append({"button": figure.button, "pictures": pictures})
     return found
-
-
-def picture(panel: Panel, look: Callable[[Theme], Look]) -> dict[str, Any]:
-    """Draw a panel in both themes."""
-    if panel.raster:
-        light, dark = (data_uri(png(panel.draw, look(theme)), "image/png") for theme in (LIGHT, DARK))
-    else:
-        drawing = svg(panel.draw, look(LIGHT))
-        light, dark = (data_uri(each, "image/svg+xml") for each in (drawing, recoloured(drawing)))
-    texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
-    return {"light": light, "dark": dark, **texts}
 
 
 def _galleries(results: Results, usage: dict[str, Usage]) -> list[dict[str, Any]]:

@@ -14,15 +14,15 @@ from smdl.report.figures import LIGHT, look_of, png
 from smdl.report.page import render_page
 from smdl.report.paper_figures import read_items, render_items
 from smdl.report.plots import column
-from smdl.report.selection_page import render_selection
+from smdl.report.row_pages import has_rows, render_rows
 from smdl.report.usage import read_usage
 
 
 def render(folder: Path) -> Path:
     """Write report.html and plots/*.png into the folder of an experiment or a run, and for an experiment results.json
     and results.csv too; for a selection report.html alone. Return the page."""
-    if (folder / "selection.json").exists():
-        return render_selection(folder)
+    if has_rows(folder):
+        return render_rows(folder)
     if (folder / "plan.yaml").exists():
         results = collect(folder)
         write(folder, results)

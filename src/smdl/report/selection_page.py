@@ -9,10 +9,8 @@ from matplotlib.figure import Figure
 
 from smdl.common.storage import read_json, write_bytes
 from smdl.experiments.comparison_plan import FolderError
-from smdl.report.contents import Panel
 from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.page import picture, template
-from smdl.report.summaries import MISSING
+from smdl.report.panels import Panel, picture, template
 
 #: Shares of the value for which the page names the number of rows.
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -63,7 +61,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
             ("rows left out", found["left_out"]),
             *(("plan", line) for line in found["plan"]),
         ],
-        missing=MISSING,
+        missing="–",
     )
 
 

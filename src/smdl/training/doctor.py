@@ -75,7 +75,7 @@ def _data_folder() -> str | None:
 
 CHECKS: dict[str, Callable[[], str | None]] = {
     "selecting a batch": _selects,
-    "packages for training and reports": missing_packages,
+    "packages for training": lambda: missing_packages("train"),
     "writing to runs/": lambda: _writable(Path("runs")),
     "writing to the cache": lambda: _writable(cache_folder()),
     "SMDL_DATA": _data_folder,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from smdl.common.factory import from_factory, load_object
+from smdl.common.messages import install
 
 
 class Tracker:
@@ -27,8 +28,7 @@ def check_tracker(name: str | None) -> None:
         try:
             import_module("tensorboard")
         except ImportError as error:
-            remedy = "Run pip install '.[tensorboard]' in a clone of smdl"
-            raise ValueError(f"--tracker tensorboard: not installed. {remedy}") from error
+            raise ValueError(f"--tracker tensorboard: not installed. Run {install('tensorboard')}") from error
     elif name is not None:
         found = load_object(name, "--tracker")
         if not (isinstance(found, type) and issubclass(found, Tracker)):
