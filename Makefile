@@ -7,7 +7,7 @@ INTEGRATIONS := .venv-integrations
 KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme_numbers.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-fast test-lowest test-integrations bench install clean
+.PHONY: demo test fuzz test-fast test-lowest test-integrations bench install clean
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
@@ -19,6 +19,11 @@ test: install
 	$(BIN)/pyright
 	$(BIN)/pytest -n auto -m "not integrations"
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest -n auto -m "not slow and not integrations" $(KERNEL_TESTS)
+
+# The property tests with fresh seeds. `make test` draws the same examples in every run.
+MINUTES ?= 10
+fuzz: install
+	$(BIN)/python tests/fuzz.py $(MINUTES) -n auto
 
 test-fast: install
 	$(BIN)/pytest -n auto -m "not slow and not integrations"

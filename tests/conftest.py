@@ -1,12 +1,13 @@
 """Hypothesis strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
 
-import os
 import signal
+import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 
 import smdl
@@ -15,9 +16,24 @@ torch.set_num_threads(1)  # pytest-xdist has one worker per core
 # A shell starts what runs in the background with Ctrl-C ignored, and programs that the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+EXAMPLES = 60
+#: A fixed choice of examples, the same in every run. `make fuzz` draws others, and more of them.
+settings.register_profile(
+    "fixed", deadline=None, max_examples=EXAMPLES, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "fuzz", settings.get_profile("fixed"), max_examples=10 * EXAMPLES, derandomize=False, print_blob=True
+)
+settings.load_profile("fixed")
+# Newer versions of hypothesis also draw constants of the modules that are loaded, and those depend on the tests before.
+PROVIDERS = vars(sys.modules.get("hypothesis.internal.conjecture.providers", object))
+if "_local_constants" in PROVIDERS:
+    PROVIDERS["_get_local_constants"] = partial(PROVIDERS.get, "_local_constants")
+
+
+def examples(count: int) -> settings:
+    """Return settings for this many examples, in `make fuzz` for ten times as many."""
+    return settings(max_examples=count * settings().max_examples // EXAMPLES)
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +64,11 @@ def pools(
     else:
         features = np.abs(rng.normal(size=(n, width))) * 10.0 ** draw(st.integers(-3, 3))
         probabilities, reference = rng.dirichlet(np.full(classes, 0.4), n), rng.random((n, 4))
-    dtype = draw(st.sampled_from(dtypes))
-    return smdl.Pool(
-        features.astype(dtype),
-        probabilities.astype(dtype),
-        rng.integers(0, classes, n),
-        reference=reference.astype(dtype),
-        bias=draw(st.booleans()),
-    )
+    dtype, labels, bias = draw(st.sampled_from(dtypes)), rng.integers(0, classes, n), draw(st.booleans())
+    arrays = [array.astype(dtype) for array in (features, probabilities, reference)]
+    values = ", ".join(str(array.tolist()) for array in (*arrays[:2], labels))
+    note(f"smdl.Pool({values}, reference={arrays[2].tolist()}, bias={bias}) as {dtype.__name__}")
+    return smdl.Pool(arrays[0], arrays[1], labels, reference=arrays[2], bias=bias)
 
 
 @st.composite

@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
@@ -13,7 +13,7 @@ from smdl.engine import blocks as module
 from smdl.engine.blocks import Blocks
 from smdl.engine.distances import DISTANCES
 from smdl.engine.similarity import Graph, similarity_matrix
-from tests.conftest import pools
+from tests.conftest import examples, pools
 
 
 def blocks_of(pool: smdl.Pool, **options: object) -> Blocks:
@@ -32,7 +32,7 @@ def in_torch(blocks: Blocks) -> torch.Tensor:
 
 @pytest.mark.parametrize("space", ["features", "gradients"])
 @pytest.mark.parametrize("distance", DISTANCES)
-@settings(max_examples=25)
+@examples(25)
 @given(pool=pools(smallest=2, dtypes=(np.float32,)))
 def test_blocks_are_exact_on_a_dyadic_grid(distance, space, pool):
     blocks = blocks_of(pool, distance=distance, space=space)
@@ -44,7 +44,7 @@ def test_blocks_are_exact_on_a_dyadic_grid(distance, space, pool):
 
 @pytest.mark.parametrize("space", ["features", "gradients"])
 @pytest.mark.parametrize("distance", DISTANCES)
-@settings(max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 99),
     offset=st.sampled_from([0.0, 100.0]),

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
 from smdl.engine.greedy import gains, kernels
+from tests.conftest import examples
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(60, 8))
@@ -201,7 +202,7 @@ def test_any_array_is_selected_from_or_refused(features, options, optimizer):
 
 
 @pytest.mark.slow
-@settings(max_examples=4000)
+@examples(4000)
 @given(arrays(), st.sampled_from(EVERY_OBJECTIVE), st.sampled_from(OPTIMIZERS))
 def test_thousands_of_arrays_are_selected_from_or_refused(features, options, optimizer):
     check_any_array(features, options, optimizer)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
 from tests import specification
-from tests.conftest import pools
+from tests.conftest import examples, pools
 from tests.engine.greedy.test_specification import fast, in_torch
 from tests.specification import Specification
 
@@ -19,7 +19,7 @@ OBJECTIVES = [
     smdl.Objective(class_balance=0.5, redundancy=0.5),
 ]
 MODULAR = smdl.Objective(uncertainty=1.0)
-few = settings(max_examples=15)
+few = examples(15)
 
 
 def rows(n: int = 60) -> np.ndarray:

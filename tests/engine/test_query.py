@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
 from smdl.engine import geometry
 from tests import specification
-from tests.conftest import pools
+from tests.conftest import examples, pools
 from tests.engine.greedy.test_specification import fast, in_torch
 
 LOCATION = smdl.Objective(facility_location=1.0)
-few = settings(max_examples=15)
+few = examples(15)
 #: Distances without rounding on a grid: with others, two samples that are equally good may take turns.
 EXACT = ("euclidean", "gaussian")
 

@@ -4,11 +4,12 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, Subset, TensorDataset, default_collate
 
 import smdl
+from tests.conftest import examples
 from tests.toys import (
     CASES,
     Dicts,
@@ -81,7 +82,7 @@ def test_the_selection_behind_the_batch_is_at_hand():
     assert loader.selection.shares.sum() == 12, "each of the pool is represented"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(n=st.integers(1, 24), data=st.data(), drop_last=st.booleans(), case=st.sampled_from(list(CASES)))
 def test_the_length_is_exact(n, data, drop_last, case):
     size = data.draw(st.integers(1, n))

@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
@@ -13,7 +13,7 @@ from smdl.engine.greedy import gains, kernels
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from tests import specification
-from tests.conftest import SET_TERMS, objectives, pools
+from tests.conftest import SET_TERMS, examples, objectives, pools
 
 OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])
 FEW_OBJECTIVES = [
@@ -64,7 +64,7 @@ def test_a_pool_of_copies_has_nothing_to_gain_from(neighbours, normalize):
 
 
 @pytest.mark.parametrize("objective", [smdl.Objective.recommended(), smdl.Objective(redundancy=1, space="gradients")])
-@settings(max_examples=12)
+@examples(12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
 def test_errors_of_any_loss_pick_what_the_equations_pick_on_a_dyadic_grid(objective, pool, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -73,7 +73,7 @@ def test_errors_of_any_loss_pick_what_the_equations_pick_on_a_dyadic_grid(object
 
 
 @pytest.mark.parametrize("objective", FEW_OBJECTIVES, ids=repr)
-@settings(max_examples=12)
+@examples(12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
 def test_a_few_objectives_pick_what_the_equations_pick_on_a_dyadic_grid(objective, pool, data):
     """The fast variant of the next test: few kernels to compile."""
@@ -125,14 +125,14 @@ def test_lazy_is_naive(pool, objective, data):
 
 
 @pytest.mark.parametrize("space", ["features", "gradients"])
-@settings(max_examples=12)
+@examples(12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
 def test_facility_location_without_a_matrix_picks_what_the_equations_pick(space, pool, data):
     with mock.patch.object(geometry, "holds_matrix", return_value=False):
         check_against_the_equations(fast, pool, smdl.Objective(facility_location=1.0, space=space), data)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(pool=pools(smallest=kernels.BLOCK + 1, largest=4 * kernels.BLOCK), objective=objectives(normalize="pool"))
 def test_ties_go_to_the_lowest_index_across_blocks(pool, objective):
     """Larger pools than the plain loops can handle, with few distinct points, so that nearly all samples tie."""

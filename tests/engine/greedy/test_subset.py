@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
@@ -13,7 +13,7 @@ from smdl.engine import geometry
 from smdl.engine.greedy import subset
 from smdl.engine.randomness import stream
 from tests import specification
-from tests.conftest import DISTANCES, pools
+from tests.conftest import DISTANCES, examples, pools
 
 
 def without_matrix():
@@ -26,7 +26,7 @@ def limits(entries: int, candidates: int, per_pick: int = 2):
 
 
 @pytest.mark.parametrize("space", ["features", "gradients"])
-@settings(max_examples=100)
+@examples(100)
 @given(pool=pools(smallest=2), data=st.data())
 def test_the_stages_follow_the_plain_loops(space, pool, data):
     n, uncertainty = len(pool), data.draw(st.sampled_from([0.0, 0.25]))

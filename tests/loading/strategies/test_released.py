@@ -3,12 +3,13 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
 from smdl.loading.strategies.released import Released
 from tests import specification
+from tests.conftest import examples
 from tests.toys import Net, Tuples, epoch_of
 
 
@@ -17,7 +18,7 @@ def random_pool(n: int, seed: int, width: int = 3) -> smdl.Pool:
     return smdl.Pool(rng.normal(size=(n, width)), rng.dirichlet(np.ones(4), n))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     n=st.integers(1, 40),
     partitions=st.integers(1, 4),
