@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2, help="time for everything")
     parser.add_argument("--steps", type=int, help="steps per run: equal steps instead of equal time")
     parser.add_argument("--seeds", type=int, default=3, help="runs per method")
-    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--out", default="runs/own-loop", help="folder of the report")
     given = parser.parse_args()
     report = smdl.compare(

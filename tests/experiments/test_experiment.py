@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from smdl.cli.commands import main
+from smdl.common import clock
 from smdl.common.progress import ArmProgress, Display
 from smdl.common.storage import BusyError, locked, read_json
 from smdl.experiments import calibration, results, runner
@@ -706,6 +707,13 @@ def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverge
         Experiment(tmp_path / "x", ComparisonPlan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
 
 
+@pytest.mark.filterwarnings("error:an epoch has passed")
+def test_the_learning_rate_does_not_reach_zero_while_an_arm_is_timed(monkeypatch):
+    """A run of two epochs has 8 steps, the turns have 40. A rate of 0 would look like a copy of the model."""
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 3)
+    calibration.calibrate({"uniform": replace(BASE, schedule=ScheduleConfig("cosine"))}, Display())
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -783,14 +791,15 @@ def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
     assert found["parts"]["selection"] > 0.09
 
 
-def test_the_start_of_an_epoch_is_what_judges_the_labels():
+def test_the_start_of_an_epoch_is_what_judges_the_labels(monkeypatch):
     run = TrainingRun(replace(BASE, method="recommended"))
     run.loader.candidates.skip_warm_up()
     for _ in run.steps():
         pass
     calls = []
+    monkeypatch.setattr(clock, "now", lambda: 4.0 * len(calls))  # what prepare_epoch does takes four seconds
     run.loader.candidates.prepare_epoch = lambda epoch, _: calls.append(epoch.number)  # type: ignore[method-assign]
     spent = dict(run.loader.seconds)
-    assert run.loader.epoch_start_seconds() >= 0
+    assert run.loader.epoch_start_seconds() == 4.0
     assert calls == [run.loader.epoch + 1]
     assert run.loader.seconds == spent, "timing it is not training"

@@ -72,6 +72,13 @@ def test_every_usual_method_is_timed_against_plain_sgd_and_the_model_is_left_alo
     assert max(map(len, found.table().splitlines())) <= 80
 
 
+@pytest.mark.usefixtures("quick")
+@pytest.mark.filterwarnings("error:an epoch has passed")
+def test_a_preview_does_not_look_like_training_a_copy_of_the_model():
+    loader = loader_of(TensorDataset(Rows(20).inputs, torch.arange(20) % 2))  # an epoch has two steps
+    assert [cost.method for cost in smdl.preview(loader, ["uniform"], seconds=0.01, quiet=True).costs] == ["uniform"]
+
+
 def test_usual_methods_train_no_second_model_and_score_no_whole_dataset():
     assert {"uniform", "balanced", "recommended", "fresh"} <= set(usual_methods())
     assert not {"paper", "paper_subset", "rho_loss"} & set(usual_methods())

@@ -10,6 +10,7 @@ from smdl.experiments.comparison_plan import read_plan, write_plan
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
 from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share
 from smdl.experiments.results import collect
+from smdl.experiments.statistics import holm
 from smdl.report.report import render
 from smdl.report.summaries import VERDICTS, markdown, matrix
 from smdl.training.config import TrainConfig, to_dict
@@ -128,8 +129,16 @@ def test_the_answer_has_a_line_per_regime(trained):
     found = collect(trained)
     assert [line.partition(":")[0] for line in found.answer.splitlines()] == ["Clean", "Hidden-tail"]
     assert "uniform, " not in found.answer
-    assert len({test.p_holm for test in found.tests}) >= 1
-    assert len(found.tests) == 4, "one correction over the whole matrix"
+
+
+def test_one_correction_covers_the_whole_matrix(trained):
+    tests = collect(trained).tests
+    assert len(tests) == 4
+    corrected = [test.p_holm for test in tests]
+    assert None not in corrected
+    assert corrected == holm([test.p for test in tests])
+    alone = [p for pair in (tests[:2], tests[2:]) for p in holm([test.p for test in pair])]
+    assert corrected != alone, "not a correction per regime"
 
 
 def test_the_matrix_shows_accuracy_of_the_baseline_and_differences_of_the_others(trained):

@@ -4,10 +4,12 @@ import os
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import TensorDataset
+
+RATE = 0.1
 
 
-def dataset() -> Dataset:
+def dataset() -> TensorDataset:
     """Return two clouds of 40 points."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(80) % 2
@@ -18,7 +20,7 @@ def train(make_loader, seed):
     """Train a linear model, and return how it did."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     loader = make_loader(model)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, loader.total_steps)  # it refuses a step too many
     loss = torch.zeros(())

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from smdl.common.interrupts import Interrupted
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import BudgetError
-from smdl.judging.comparison import _guarded, why_one_process
 from smdl.judging.run_loader import LoaderFactory
 from smdl.report.report import render
+from tests.judging import own_training
 from tests.judging.own_training import dataset, train
 
 METHODS = ("uniform", "balanced")
@@ -94,11 +95,12 @@ def test_a_loss_is_better_where_it_is_lower(tmp_path):
 
 
 def test_finished_runs_are_kept_and_an_interrupted_comparison_resumes(tmp_path):
-    calls = []
+    calls = tmp_path / "calls"
 
     def interrupted(make_loader, seed):
-        calls.append(seed)
-        if len(calls) == 3:
+        with calls.open("a") as file:
+            file.write(f"{seed}\n")
+        if _lines(calls) == 3:
             raise KeyboardInterrupt
         for _ in make_loader(nn.Linear(4, 2)):
             pass
@@ -108,16 +110,102 @@ def test_finished_runs_are_kept_and_an_interrupted_comparison_resumes(tmp_path):
         compare(tmp_path / "e", interrupted)
     report = compare(tmp_path / "e", interrupted)
     assert report.folder == tmp_path / "e"
-    assert len(calls) == 7, "two runs were finished, the third was interrupted, four were left"
+    assert _lines(calls) == 7, "two runs were finished, the third was interrupted, four were left"
     assert not report.results.problems
     compare(tmp_path / "e", interrupted)
-    assert len(calls) == 7
+    assert _lines(calls) == 7
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
 
 
 def test_another_function_gets_another_folder(tmp_path):
     compare(tmp_path / "e")
     assert compare(tmp_path / "e", lambda make_loader, _: _use(make_loader)).folder == tmp_path / "e-2"
     assert compare(tmp_path / "e", steps=7).folder == tmp_path / "e-3"
+
+
+def rated(make_loader, seed, lr=0.1):
+    return {**_use(make_loader), "accuracy": lr + 0.01 * seed}
+
+
+def closed_over(lr):
+    return lambda make_loader, seed: {**_use(make_loader), "accuracy": lr + 0.01 * seed}
+
+
+class Rated:
+    def __init__(self, lr):
+        self.lr = lr
+
+    def __call__(self, make_loader, seed):
+        return {**_use(make_loader), "accuracy": self.lr + 0.01 * seed}
+
+    def method(self, make_loader, seed):
+        return self(make_loader, seed)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda lr: partial(rated, lr=lr), closed_over, Rated, lambda lr: Rated(lr).method],
+    ids=["partial", "closure", "object", "method"],
+)
+def test_the_same_code_with_another_value_is_another_function(tmp_path, make):
+    first, second = (compare(tmp_path / "e", make(lr)) for lr in (0.1, 3.0))
+    assert first.folder != second.folder
+    means = [report.results.rows[0].metrics["accuracy"].mean for report in (first, second)]
+    assert means == pytest.approx([0.11, 3.01])
+    assert compare(tmp_path / "e", make(0.1)).folder == first.folder, "the first one's is still known"
+
+
+def test_a_global_that_the_function_reads_is_a_part_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_training, "RATE", 0.1)
+    first = compare(tmp_path / "e").folder
+    monkeypatch.setattr(own_training, "RATE", 0.2)
+    assert compare(tmp_path / "e").folder != first
+
+
+def test_other_data_of_the_same_length_is_another_comparison(tmp_path):
+    first = compare(tmp_path / "e").folder
+    features, targets = dataset().tensors
+    other = TensorDataset(features + 1, targets)
+    options = {"seeds": 3, "steps": 6, "batch_size": 20, "out": tmp_path / "e", "jobs": 1, "quiet": True}
+    assert smdl.compare(train, other, METHODS, **options).folder != first
+
+
+def test_a_function_that_cannot_be_compared_shares_no_folder_and_that_is_said(tmp_path, capsys):
+    with (tmp_path / "log").open("w") as log:
+
+        def logging(make_loader, _):
+            log.write("run")
+            return _use(make_loader)
+
+        folders = [compare(tmp_path / "e", logging, quiet=False).folder for _ in range(2)]
+    assert folders == [tmp_path / "e", tmp_path / "e-2"]
+    assert "the same call will not resume this comparison: in the training function, a _io" in capsys.readouterr().out
+
+
+def test_a_function_may_change_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    def moving(make_loader, _):
+        os.chdir(tmp_path / "elsewhere")
+        return _use(make_loader)
+
+    report = compare("e", moving)
+    assert not report.results.problems
+    assert report.folder == tmp_path / "e"
+
+
+def test_a_metric_without_a_mean_is_a_failed_run(tmp_path):
+    def huge(make_loader, seed):
+        return {**_use(make_loader), "accuracy": 1e308 if seed else 0.5, "loss": 1e308}
+
+    report = compare(tmp_path / "e", huge, seeds=4)
+    assert len(report.results.problems) == 6
+    assert "accuracy is 1e+308: there is no mean or interval of such values" in report.results.problems[0]
+    assert "too few seeds" in str(report)
 
 
 def _use(make_loader):
@@ -290,21 +378,14 @@ def test_a_wrong_metric_is_found_before_any_run(tmp_path):
     assert not (tmp_path / "e" / "runs").exists()
 
 
-def test_a_function_that_cannot_be_imported_is_named_as_such():
-    assert why_one_process(train, dataset()) is None
-    assert "cannot import the training function" in (why_one_process(lambda *_: {}, dataset()) or "")
+def test_what_other_processes_cannot_get_is_refused_where_jobs_ask_for_them(tmp_path):
+    with pytest.raises(ValueError, match="jobs= needs a training function that another process can import"):
+        compare(tmp_path / "e", lambda make_loader, _: _use(make_loader), jobs=2)
     unpicklable = TensorDataset(torch.zeros(3))
     vars(unpicklable)["function"] = lambda: 0
-    assert "Pass a function that returns it" in (why_one_process(train, unpicklable) or "")
-
-
-@pytest.mark.parametrize(
-    ("code", "line", "guarded"),
-    [("import smdl\nsmdl.compare()", 2, False), ('if __name__ == "__main__":\n    smdl.compare()', 2, True)],
-)
-def test_a_call_is_guarded_below_the_name_of_the_main_program(tmp_path, code, line, guarded):
-    (tmp_path / "main.py").write_text(code)
-    assert _guarded(tmp_path / "main.py", line) is guarded
+    with pytest.raises(ValueError, match="Pass a function that returns it"):
+        smdl.compare(train, unpicklable, METHODS, steps=2, jobs=2, out=tmp_path / "e", quiet=True)
+    assert not (tmp_path / "e").exists()
 
 
 @pytest.mark.slow
@@ -321,16 +402,16 @@ def _runs(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_a_script_without_a_guard_trains_in_its_own_process_and_says_so(tmp_path):
+def test_a_script_without_a_guard_is_told_where_to_put_the_call(tmp_path):
     (tmp_path / "script.py").write_text(
         "import smdl\nfrom tests.judging.own_training import dataset, train\n"
-        "print(smdl.compare(train, dataset, ('uniform', 'balanced'), steps=5, seeds=2, batch_size=20, jobs=2))\n"
+        "smdl.compare(train, dataset, ('uniform', 'balanced'), steps=5, seeds=2, batch_size=20, jobs=2)\n"
     )
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, str(Path(smdl.__file__).parents[1])])
     ran = subprocess.run(
         [sys.executable, "script.py"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert 'the call in script.py is not below `if __name__ == "__main__":`' in ran.stdout
-    assert ran.stdout.count("report: runs/compare-train/report.html") == 1
+    assert ran.returncode != 0
+    assert 'below `if __name__ == "__main__":`' in ran.stderr

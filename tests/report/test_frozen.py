@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from scipy import stats
 
 from smdl.experiments import arms, experiment, folders, results, runner
 from smdl.experiments.comparison_plan import read_plan
@@ -53,26 +52,21 @@ def values_of(arm, protocol, measure):
     return np.array([each.mean() if mean else each[-1] for each in series])
 
 
-def test_the_expected_file_holds_what_numpy_and_scipy_make_of_the_logs():
+def test_the_expected_file_holds_what_numpy_makes_of_the_logs():
     for row in EXPECTED["rows"]:
         for measure in MEASURES:
             values = values_of(row["arm"], row["protocol"], measure)
-            low, high = stats.t.interval(0.95, len(values) - 1, loc=values.mean(), scale=stats.sem(values))
             assert row[measure]["mean"] == pytest.approx(values.mean())
-            assert row[measure]["half"] == pytest.approx((high - low) / 2)
+            assert row[measure]["half"] is None, "two seeds have no interval"
             assert row[measure]["count"] == 2
     for test in EXPECTED["tests"]:
         mine, rival = (values_of(arm, test["protocol"], "final_accuracy") for arm in (test["arm"], test["against"]))
         gaps = mine - rival  # of the same seeds
-        error = stats.sem(gaps)
         assert test["difference"] == pytest.approx(gaps.mean())
-        assert test["half"] == pytest.approx(stats.t.ppf(0.975, 1) * error)
-        assert test["half_90"] == pytest.approx(stats.t.ppf(0.95, 1) * error)
+        assert test["half"] is test["half_90"] is test["welch"]["half"] is None, "two seeds have no interval"
         assert test["p"] is test["p_holm"] is test["welch"]["p"] is None, "two seeds test nothing"
         assert (test["pairs"], test["verdict"]) == (2, "unclear")
-        low, high = stats.ttest_ind(mine, rival, equal_var=False).confidence_interval(0.95)  # type: ignore[attr-defined]
         assert test["welch"]["difference"] == pytest.approx(gaps.mean())
-        assert test["welch"]["half"] == pytest.approx((high - low) / 2)
 
 
 def test_the_costs_of_the_expected_file_follow_from_the_calibration_by_hand():
@@ -131,7 +125,7 @@ def test_it_renders(folder):
     assert made.same_numbers(page, EXPECTED) > 80
     verdict = (
         "At equal time, against uniform over 2 seeds: too few seeds to tell for recommended"
-        " (-10.83 ± 10.59 points; at least 3 seeds are needed)."
+        " (-10.83 points; at least 3 seeds are needed)."
     )
     assert EXPECTED["verdict"] == verdict
     assert verdict in page.text

@@ -24,6 +24,8 @@ from smdl.training.meters import Meters, balance
 
 #: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
 STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 180.0
+#: No calibration and no preview trains as many steps of an arm.
+LONGEST = 10_000
 #: Part of a budget of time that the rounds may take. It goes before FEWEST_ROUNDS.
 SHARE = 0.2
 #: Random batches from which the class balance of random batches is estimated.
@@ -191,6 +193,8 @@ class ConfigSide:
         loader.strategy.skip_warm_up()
         loader.candidates.skip_warm_up()
         self.loader, self.steps = loader, turn_steps(loader)
+        # A schedule must not end before the turns do: at a learning rate of 0 the weights would not change any more.
+        self.run.epochs = max(self.run.epochs, math.ceil(LONGEST / len(loader)))
         self._endless = self._train()
 
     def _train(self) -> Iterator[float]:

@@ -233,7 +233,8 @@ class StepSide:
         self.loader.candidates.skip_warm_up()
         self.steps = turn_steps(self.loader, TURN)
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self._optimizer = torch.optim.SGD(weights, lr=0.0, momentum=0.9)  # it costs the same, and nothing diverges
+        # The rate does not change what a step costs: at this one nothing diverges, and the weights do change.
+        self._optimizer = torch.optim.SGD(weights, lr=1e-6, momentum=0.9)
         self._batches = self._endless()
 
     def _endless(self) -> Iterator[Any]:

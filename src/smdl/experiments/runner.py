@@ -85,7 +85,7 @@ def run_all(
         raise Interrupted(getattr(stop, "number", signal.SIGINT), AGAIN) from None
     except BrokenProcessPool as error:
         raise KilledError(
-            "a run was killed from outside, perhaps because memory ran out."
+            "a run was killed from outside, perhaps because memory ran out, or its process could not start."
             " Use fewer --jobs; the same command resumes the experiment"
         ) from error
 

@@ -12,6 +12,8 @@ import yaml
 from smdl.common.storage import digest, read_json
 
 Epoch = dict[str, Any]  # a line of metrics.jsonl
+#: A larger value has no mean and no interval: its square is not a number any more.
+LARGEST = 1e100
 
 
 @dataclass
@@ -123,7 +125,7 @@ def _check(record: Epoch, epoch: int) -> None:
         raise ValueError(f"epoch {epoch} is missing or written twice, as by two processes at once")
     for name, found in measured([record]).items():
         value = float(found)
-        if math.isinf(value) or (math.isnan(value) and "train" not in name):
+        if abs(value) > LARGEST or (math.isnan(value) and "train" not in name):
             raise ValueError(f"{name} is {value}")
     float(training_seconds([record]))
     int(record["steps"])

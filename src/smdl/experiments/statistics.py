@@ -13,7 +13,7 @@ CONFIDENCE, LEVEL = 0.95, 0.05
 #: Points of accuracy. A difference that is surely within this margin is called equivalent. For a metric of the user it
 #: is a part of the baseline's mean.
 MARGIN, RELATIVE_MARGIN = 0.5, 0.005
-#: Seeds below which nothing is tested, and the largest number of seeds that a report asks for.
+#: Seeds below which there is no interval and no test, and the largest number of seeds that a report asks for.
 FEWEST_SEEDS, MOST_SEEDS_ASKED = 3, 100
 #: Chance that the number of seeds that a report asks for is enough, if the difference is as large as it seems.
 POWER = 0.8
@@ -23,8 +23,8 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and the half-width of its 95 % interval (Student's t). Both may be missing: no values, no mean; one value,
-    no interval."""
+    """A mean and the half-width of its 95 % interval (Student's t). Both may be missing: no values, no mean; fewer than
+    three values, no interval."""
 
     mean: float | None
     half: float | None
@@ -36,15 +36,15 @@ class Difference:
     """The mean of one sample minus that of another."""
 
     mean: float | None
-    half: float | None  # of the 95 % interval; None where there is no spread
-    p: float | None  # two-sided; None with fewer than three values, or without spread
+    half: float | None  # of the 95 % interval; None with fewer than three values, or without spread
+    p: float | None  # two-sided; None where there is no interval
     half_90: float | None = None  # of the 90 % interval, for the two one-sided tests of equivalence
 
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of a sample and its interval. Values that are not finite leave both missing."""
     mean, count = _mean(values), len(values)
-    if mean is None or count < 2:
+    if mean is None or count < FEWEST_SEEDS:
         return Estimate(mean, None, count)
     return Estimate(mean, float(half_widths(np.array(values))), count)
 
@@ -57,12 +57,12 @@ def half_widths(values: np.ndarray) -> np.ndarray:
 def difference(values: Sequence[float], baseline: Sequence[float]) -> Difference:
     """Test values against the baseline's by Welch's test: independent samples, variances may differ."""
     gap, count = _gap(values, baseline), min(len(values), len(baseline))
-    if gap is None or count < 2 or max(np.std(values), np.std(baseline)) < ROUNDING:
+    if gap is None or count < FEWEST_SEEDS or max(np.std(values), np.std(baseline)) < ROUNDING:
         return Difference(gap, None, None)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # samples that are nearly constant
         found = stats.ttest_ind(values, baseline, equal_var=False)
         low, high = found.confidence_interval(CONFIDENCE)
-    return Difference(gap, float(high - low) / 2, float(found.pvalue) if count >= FEWEST_SEEDS else None)  # type: ignore[arg-type]
+    return Difference(gap, float(high - low) / 2, float(found.pvalue))  # type: ignore[arg-type]
 
 
 def paired_difference(values: Sequence[float], baseline: Sequence[float], looks: int = 1) -> Difference:
@@ -74,13 +74,13 @@ def paired_difference(values: Sequence[float], baseline: Sequence[float], looks:
     if len(values) != len(baseline):
         raise ValueError(f"pairs need as many values as the baseline has, got {len(values)} and {len(baseline)}")
     gap, count = _gap(values, baseline), len(values)
-    spread = float(np.std(np.subtract(values, baseline), ddof=1)) if gap is not None and count > 1 else 0.0
-    if gap is None or spread < ROUNDING:
+    spread = float(np.std(np.subtract(values, baseline), ddof=1)) if count >= FEWEST_SEEDS else 0.0
+    if gap is None or not spread >= ROUNDING:
         return Difference(gap, None, None)
     error, level = spread / math.sqrt(count), LEVEL / looks
     half, half_90 = (float(stats.t.isf(tail, count - 1)) * error for tail in (level / 2, level))
     p = min(1.0, 2 * float(stats.t.sf(abs(gap) / error, count - 1)) * looks)
-    return Difference(gap, half, p if count >= FEWEST_SEEDS else None, half_90)
+    return Difference(gap, half, p, half_90)
 
 
 def seeds_needed(

@@ -74,8 +74,12 @@ def _negligible(test: Comparison) -> bool:
     return abs(test.difference or 0.0) + (test.half_90 or 0.0) <= test.margin
 
 
+def _without_spread(test: Comparison) -> bool:
+    return test.half is None and test.pairs >= FEWEST_SEEDS
+
+
 def _needed(test: Comparison) -> str:
-    equal = " in every seed, and without spread there is no test" if test.half is None and test.pairs > 1 else ""
+    equal = " in every seed, and without spread there is no test" if _without_spread(test) else ""
     return f"{equal}; {seeds_text([test])} needed"
 
 
@@ -85,7 +89,7 @@ def seeds_text(tests: Sequence[Comparison]) -> str:
     number = max(test.seeds_needed or FEWEST_SEEDS for test in tests)
     if number > MOST_SEEDS_ASKED:
         return f"more than {MOST_SEEDS_ASKED} seeds are"
-    vague = any(test.pairs < FEWEST_SEEDS or test.half is None for test in tests)
+    vague = any(test.half is None for test in tests)
     return f"{'at least' if vague else 'about'} {number} seeds are"
 
 

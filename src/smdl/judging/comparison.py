@@ -1,9 +1,9 @@
 """smdl.compare and smdl.preview: methods compared with the user's own training function, and their costs before."""
 
-import ast
 import io
 import pickle
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from smdl.common.messages import check_packages, choice, number, positive, true_
 from smdl.loading.loader import DataLoader
 
 if TYPE_CHECKING:
+    from smdl.common.progress import Display
     from smdl.experiments.preview import Preview
 
 
@@ -60,7 +61,7 @@ def compare(
     higher_is_better: bool = True,
     margin: float | None = None,
     out: str | Path | None = None,
-    jobs: int | None = None,
+    jobs: int = 1,
     quiet: bool = False,
 ) -> ComparisonReport:
     """Compare methods with your own training function, at equal time or at equal steps, and write a report.
@@ -76,8 +77,10 @@ def compare(
     epochs, steps     length of a run, if there are no minutes: every method gets equal steps
     metric            the one that is tested, and `higher_is_better`: False for a loss
     margin            a difference that is surely smaller is called equivalent; by default 0.5 % of the baseline's mean
-    out               folder (default: runs/compare-NAME). The same call resumes it
-    jobs              number of runs at a time, each in a process; by default one per core, or one with a GPU
+    out               folder (default: runs/compare-NAME). The same call resumes it: the same code and data, with the
+                      same closures, bound arguments and globals
+    jobs              number of runs at a time. More than one: each in a process, which imports the function; call
+                      compare below `if __name__ == "__main__":`
     """
     check_packages("train")
     from smdl.common import progress
@@ -85,16 +88,21 @@ def compare(
     from smdl.experiments.experiment import run_plan
     from smdl.experiments.regimes import comparison
     from smdl.experiments.results import collect
-    from smdl.judging.own_loop import OwnExperiment, OwnTraining, source_of
+    from smdl.judging.own_loop import OwnExperiment, OwnTraining
     from smdl.report.report import render
 
+    if not callable(train):
+        raise TypeError(choice("train", train, "a function train(make_loader, seed) -> dict of metrics"))
+    if sum(length is not None for length in (minutes, epochs, steps)) != 1:
+        raise ValueError("give one of minutes= (equal time), epochs= or steps= (equal steps)")
     work = OwnTraining(train, dataset, str(metric), whole_number("batch_size", batch_size))
     name = getattr(train, "__name__", type(train).__name__).strip("<>")
+    if whole_number("jobs", jobs) > 1:
+        _check_processes(train, dataset)
+    target = (Path("runs") / f"compare-{name}" if out is None else Path(out)).absolute()  # the function may call chdir
     plan = comparison(
         f"{name}: {', '.join(methods)}",
         {
-            "train": source_of(_checked(train)),
-            "samples": len(dataset) if hasattr(dataset, "__len__") else None,  # type: ignore[arg-type]
             "batch_size": work.batch_size,
             "epochs": epochs if epochs is None else whole_number("epochs", epochs),
             "steps": steps if steps is None else whole_number("steps", steps),
@@ -110,16 +118,12 @@ def compare(
         higher_is_better=true_or_false("higher_is_better", higher_is_better),
         margin=margin if margin is None else number("margin", margin, "a number ≥ 0", low=0.0),
     )
-    if sum(length is not None for length in (minutes, epochs, steps)) != 1:
-        raise ValueError("give one of minutes= (equal time), epochs= or steps= (equal steps)")
     with closing(progress.display(quiet)) as display:
-        alone = why_one_process(train, dataset)
-        jobs = _cores() if jobs is None else whole_number("jobs", jobs)
-        if alone and jobs > 1:
-            display.note(f"the runs are trained one after the other, in this process: {alone}")
-            jobs = 1
+        plan.base |= {
+            "train": f"{name} {_identity('the training function', train, display)}",
+            "dataset": _identity("the dataset", dataset, display),
+        }
         kind = partial(OwnExperiment, work=work, in_processes=jobs > 1)
-        target = Path("runs") / f"compare-{name}" if out is None else Path(out)
         try:
             folder = run_plan(plan, target, jobs=jobs, display=display, kind=kind).folder
         except Interrupted as stop:
@@ -149,12 +153,6 @@ def preview(
         return preview_loader(loader, methods, seconds, display)
 
 
-def _checked(train: Any) -> Any:
-    if not callable(train):
-        raise TypeError(choice("train", train, "a function train(make_loader, seed) -> dict of metrics"))
-    return train
-
-
 def _names(methods: Any) -> list[str]:
     from smdl.experiments.regimes import method_and_share
     from smdl.loading.methods import as_method
@@ -166,12 +164,15 @@ def _names(methods: Any) -> list[str]:
     return list(methods)
 
 
-def _cores() -> int:
-    import torch
+def _identity(name: str, thing: Any, display: "Display") -> str:
+    """Return what tells a function or a dataset from others. Where nothing does, no later call has the same."""
+    from smdl.judging.identity import UnknownIdentityError, identity
 
-    from smdl.common.environment import cores
-
-    return 1 if torch.cuda.is_available() or torch.backends.mps.is_available() else cores()
+    try:
+        return identity(thing)
+    except UnknownIdentityError as error:
+        display.note(f"the same call will not resume this comparison: in {name}, {error}")
+        return uuid.uuid4().hex
 
 
 class _Nowhere(io.RawIOBase):
@@ -181,44 +182,23 @@ class _Nowhere(io.RawIOBase):
         return len(data)
 
 
-def why_one_process(train: Any, dataset: Any) -> str | None:
-    """Say why the runs cannot be trained in other processes, which import the function; None if they can."""
-    home, path = getattr(train, "__module__", None), getattr(train, "__qualname__", "")
-    main, found = sys.modules["__main__"], sys.modules.get(home or "")
-    for part in path.split("."):
+def _check_processes(train: Any, dataset: Any) -> None:
+    """Refuse a function or data that cannot be sent to other processes, which import the function."""
+    main = sys.modules["__main__"]
+    if sys.modules.get("__mp_main__", main) is not main:  # a process that is to train runs imports the script first
+        raise RuntimeError('call smdl.compare(…, jobs=…) below `if __name__ == "__main__":`')
+    found = sys.modules.get(getattr(train, "__module__", None) or "")
+    for part in getattr(train, "__qualname__", "").split("."):
         found = getattr(found, part, None)
-    file = getattr(main, "__file__", None)
-    if found is not train or (home == "__main__" and (file is None or not Path(file).exists())):
-        return "another process cannot import the training function. Define it at the top level of a module"
-    line = _line_of_call(main)
-    if line is not None and file is not None and not _guarded(Path(file), line):
-        return f'the call in {Path(file).name} is not below `if __name__ == "__main__":`'
+    if found is not train or not getattr(sys.modules[train.__module__], "__file__", None):
+        raise ValueError(
+            "jobs= needs a training function that another process can import: define it at the top level of a module,"
+            " or leave out jobs="
+        )
     try:
         pickle.Pickler(_Nowhere()).dump(dataset)  # type: ignore[arg-type]
     except Exception as error:
-        return f"the dataset cannot be sent to another process ({error}). Pass a function that returns it"
-    return None
-
-
-def _line_of_call(main: Any) -> int | None:
-    """Return the line of the main program that is being executed; None in a notebook or at a prompt."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals is vars(main):
-            return frame.f_lineno
-        frame = frame.f_back
-    return None
-
-
-def _guarded(file: Path, line: int) -> bool:
-    """Whether the statement at this line is below `if __name__ == ...`. Otherwise each process would start again."""
-    try:
-        body = ast.parse(file.read_text()).body
-    except (OSError, SyntaxError, UnicodeDecodeError):  # not a Python file: a console script of Windows, say
-        return True
-    return any(
-        isinstance(node, ast.If)
-        and "__name__" in ast.unparse(node.test)
-        and node.lineno <= line <= (node.end_lineno or 0)
-        for node in body
-    )
+        raise ValueError(
+            f"jobs= sends the dataset to other processes, and that fails: {error}. Pass a function that returns it, or"
+            " leave out jobs="
+        ) from error

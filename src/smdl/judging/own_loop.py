@@ -1,7 +1,6 @@
 """A training function of the user as an experiment: the same plan, calibration, runs, tests and files."""
 
 import hashlib
-import inspect
 import json
 import math
 import pickle
@@ -25,6 +24,7 @@ from smdl.experiments.calibration import take_turns
 from smdl.experiments.comparison_plan import ComparisonPlan
 from smdl.experiments.experiment import BudgetError, Experiment, speed
 from smdl.experiments.runner import Job, finished
+from smdl.experiments.runs import LARGEST
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.judging.function_side import FunctionSide
 from smdl.judging.run_loader import LoaderFactory
@@ -70,15 +70,6 @@ class OwnTraining:
             if not isinstance(value, Real) and not (isinstance(value, torch.Tensor) and value.ndim == 0):
                 raise TypeError(f"{name} must return numbers, got {key!r}: {value!r}")
         return {str(key): float(value) for key, value in found.items()}
-
-
-def source_of(train: Train) -> str:
-    """Return what tells one training function from another: its name and a hash of its source, if there is one."""
-    name = f"{getattr(train, '__module__', '')}:{getattr(train, '__qualname__', type(train).__name__)}"
-    try:
-        return f"{name} {hashlib.sha256(inspect.getsource(train).encode()).hexdigest()[:12]}"
-    except (OSError, TypeError):
-        return name
 
 
 class OwnExperiment(Experiment):
@@ -190,13 +181,13 @@ def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
             f"method {method} weights the losses and the training function ignores that: compute the loss by"
             " smdl.weighted_mean(losses, loader.selection), which is the plain mean for other methods"
         )
-    if not math.isfinite(metrics[work.metric]):
-        raise NotFiniteError(f"{work.metric} is {metrics[work.metric]}")
+    if not abs(metrics[work.metric]) <= LARGEST:
+        raise NotFiniteError(f"{work.metric} is {metrics[work.metric]}: there is no mean or interval of such values")
     parts = dict(loader.seconds)
     record = {
         "epoch": 0,
         "steps": steps,
-        "metrics": {name: value for name, value in metrics.items() if math.isfinite(value)},
+        "metrics": {name: value for name, value in metrics.items() if abs(value) <= LARGEST},
         "forwards": loader.forwards,
         "seconds": {**parts, "training": loader.seconds_of_run - sum(parts.values())},
     }
