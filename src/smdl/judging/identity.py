@@ -75,10 +75,10 @@ class _Walk:
             self._add_named(thing)
         elif isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
             self._write("array", str(thing.dtype), str(thing.shape))
-            self.found.update(np.ascontiguousarray(thing).reshape(-1).view(np.uint8))
+            self.found.update(np.ascontiguousarray(thing).reshape(-1).view(np.uint8).data)
         elif isinstance(thing, torch.Tensor) and thing.layout is torch.strided:
             self._write("tensor", str(thing.dtype), str(tuple(thing.shape)), str(thing.requires_grad))
-            self.found.update(thing.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy())
+            self.found.update(thing.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
         elif type(thing) in (list, tuple):
             self._add_all(type(thing).__name__, thing)
         elif type(thing) is dict:
