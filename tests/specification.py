@@ -120,8 +120,11 @@ class Specification:
         return score
 
     def _facility_location(self) -> Score:
-        covered = self._covered()
-        self.units["facility_location"] = float(len(covered))
+        weights = self._importance()
+        covered = self._covered(weights)
+        self.covered = len(covered)
+        unit = self.units["facility_location"] = math.fsum(weights[j] for j in covered)
+        grid = 2.0 ** (52 - math.frexp(unit)[1])  # weighted rises are rounded to multiples of 1/grid
         bound = self._bound()
 
         def similarity(i: int, j: int) -> float:
@@ -146,18 +149,28 @@ class Specification:
 
         def rises(a: int, selected: list[int]) -> list[float]:
             best = {j: max([0.0] + [table[i][j] for i in selected]) for j in covered}
-            return [table[a][j] - best[j] for j in covered if table[a][j] > best[j]]
+            return [round(weights[j] * grid * (table[a][j] - best[j])) / grid for j in covered if table[a][j] > best[j]]
 
         self.rises = rises
         return lambda a, selected: total(rises(a, selected))
 
-    def _covered(self) -> list[int]:
-        """Return W: every sample, or the first `sample` of a fixed random order."""
-        order = np.arange(self.n)
+    def _importance(self) -> Vector:
+        """Return w: what the pool says, or 1 − (largest − second largest probability); 1 where all are 0."""
+        weights = [1.0] * self.n if self.pool.importance is None else self.pool.importance.double().tolist()
+        if self.objective.importance == "uncertainty":
+            assert self.pool.probabilities is not None
+            ordered = [sorted([0.0, *row])[-2:] for row in self.pool.probabilities.double().tolist()]
+            weights = [max(0.0, 1.0 - (largest - second)) for second, largest in ordered]
+        return weights if any(weights) else [1.0] * self.n
+
+    def _covered(self, weights: Vector) -> list[int]:
+        """Return W: every sample, or the first `sample` with a weight above 0 of a fixed random order."""
         if self.objective.sample is None or self.objective.sample >= self.n:
-            return order.tolist()
-        sample(order, self.n, self.objective.sample, stream(0, self.n))
-        return order[: self.objective.sample].tolist()
+            return list(range(self.n))
+        order = np.array([j for j in range(self.n) if weights[j] > 0])
+        count = min(self.objective.sample, len(order))
+        sample(order, len(order), count, stream(0, len(order)))
+        return order[:count].tolist()
 
     def _feature_coverage(self) -> Score:
         self.units["feature_coverage"] = 1.0
@@ -276,7 +289,7 @@ def staged(
     selected: list[int] = []
     gains: list[float] = []
     left = list(order)
-    room = max(entries, len(problem._covered()))
+    room = max(entries, problem.covered)
     while len(selected) < size:
         lengths = np.cumsum([len(problem.rises(a, [*initial, *selected])) for a in left])
         members = [a for a, length in zip(left, lengths, strict=True) if length <= room]

@@ -192,8 +192,9 @@ def _rise_line(a, measure, i):
 
 
 @compiled
-def add_rises(products, others, a, b, measure, best, caps, gains):
-    """Add Σ_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`. Without a query, `caps` is None."""
+def add_rises(products, others, a, b, measure, best, caps, weights, gains):
+    """Add Σ_j w_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`. Without a query `caps` is None; if all
+    weights are 1, `weights` is None (see `rise`)."""
     width = products.shape[1]
     floor, gaps, found = np.empty(width, np.float32), np.empty(width), np.empty((1, width), np.float32)
     for j in range(width):
@@ -215,7 +216,10 @@ def add_rises(products, others, a, b, measure, best, caps, gains):
             if caps is not None:
                 for j in range(right - left):
                     found[0, j] = min(found[0, j], caps[left + j])
-            gains[i] += rise(found, best[left:right], 0)
+            if weights is None:
+                gains[i] += rise(found, None, best[left:right], 0)
+            else:
+                gains[i] += rise(found, weights[left:right], best[left:right], 0)
 
 
 @compiled
@@ -256,9 +260,14 @@ def list_rises(products, others, a, b, measure, best, caps, rows, columns, found
 
 
 @reordered
-def rise(similarities, best, a):
-    """Return Σ_j max(0, s_aj − best_j). All are multiples of 2⁻²⁴, so the sum is exact in any order."""
+def rise(similarities, weights, best, a):
+    """Return Σ_j w_j max(0, s_aj − best_j). Similarities are multiples of 2⁻²⁴, and weighted rises are rounded to whole
+    numbers (see `FacilityLocation`), so the sum is exact in any order. `weights` may be None: all are 1."""
     total, zero = 0.0, np.float32(0.0)
-    for j in range(len(best)):
-        total += np.float64(max(similarities[a, j] - best[j], zero))
+    if weights is None:
+        for j in range(len(best)):
+            total += np.float64(max(similarities[a, j] - best[j], zero))
+    else:
+        for j in range(len(best)):
+            total += np.rint(weights[j] * np.float64(max(similarities[a, j] - best[j], zero)))
     return total

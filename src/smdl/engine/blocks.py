@@ -109,17 +109,19 @@ class Blocks:
             return torch.from_numpy(products)
         return self._to_similarities(self._gaps(a, b))
 
-    def add_rises(self, a: BlockSide, b: BlockSide, best: Tensor, caps: Tensor | None, gains: Tensor) -> None:
-        """Add Σ_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`."""
+    def add_rises(
+        self, a: BlockSide, b: BlockSide, best: Tensor, caps: Tensor | None, weights: Tensor | None, gains: Tensor
+    ) -> None:
+        """Add Σ_j w_j max(0, min(s_ij, cap_j) − best_j) of every row i to `gains`."""
         if self.device.type == "cpu":
             products, others = self._products(a, b)
-            limits = None if caps is None else caps.numpy()
-            columns = (a.columns(), b.columns(), self._measure, best.numpy(), limits, gains.numpy())
+            limits, factors = (None if x is None else x.numpy() for x in (caps, weights))
+            columns = (a.columns(), b.columns(), self._measure, best.numpy(), limits, factors, gains.numpy())
             add_rises(products, others, *columns)
             return
         found = self.similarities(a, b)
         found = found if caps is None else found.clamp_(max=caps)
-        gains += (found - best).clamp_(min=0).sum(-1, dtype=gains.dtype)
+        gains += weighted_sum((found - best).clamp_(min=0), weights, gains.dtype)
 
     def rises(
         self, a: BlockSide, b: BlockSide, best: Tensor, caps: Tensor | None
@@ -228,6 +230,11 @@ class Blocks:
         gaps[:, 0] = torch.where(a.size > 0, 0.0, 1.0) if self._measure.code == COSINE else 0.0
         graph.neighbours[part] = host(neighbours)
         graph.similarities[part] = host(self._to_similarities(gaps))
+
+
+def weighted_sum(rises: Tensor, weights: Tensor | None, kind: torch.dtype) -> Tensor:
+    """Return Σ_j w_j · rise_j over the last dimension, as `block_loops.rise` rounds it."""
+    return rises.sum(-1, dtype=kind) if weights is None else (rises.to(kind) * weights).round_().sum(-1)
 
 
 def _safe_factor(largest: float) -> float:

@@ -1,9 +1,10 @@
 """Geometry: the points of a pool and their distances, as an objective measures them."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from smdl.engine import arithmetic, neighbours
 from smdl.engine.blocks import COLUMNS, Blocks, BlockSide, tiles
 from smdl.engine.distances import FeatureSpace, Metric, in_safe_range
 from smdl.engine.gradients import GradientSpace
-from smdl.engine.pool import Pool, host
+from smdl.engine.pool import Pool, host, real
 from smdl.engine.randomness import sample_compiled, stream
 from smdl.engine.similarity import Graph, Points, points_of, similarity_matrix
 
@@ -103,18 +104,46 @@ class Geometry:
             return Graph(
                 np.tile(np.arange(k, dtype=np.int32), (len(self.pool), 1)), np.zeros((len(self.pool), k), np.float32)
             )
-        search = neighbours.search_of(len(self.pool), self.objective.space, self.pool.device)
-        report = partial(self.report, "neighbours")
-        graph, self.search, self.recall = neighbours.find(self.metric, self.blocks, k, search, report)
-        if self.caps is not None:
-            np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
+        graph, self.search, self.recall = self._kept(("graph", k), lambda: self._find(k))
         return graph
+
+    def _find(self, k: int) -> neighbours.Found:
+        search = neighbours.search_of(len(self.pool), self.objective.space, self.pool.device)
+        found = neighbours.find(self.metric, self.blocks, k, search, partial(self.report, "neighbours"))
+        if self.caps is not None:
+            graph = found.graph
+            np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
+        return found
+
+    def _kept(self, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """Compute similarities of the features once for this pool and for those that `Pool.changed` makes of it."""
+        if self.objective.space == "gradients":
+            return compute()
+        key = (*what, self.objective.distance, self.objective.sigma)
+        if key not in self.pool.kept:
+            self.pool.kept[key] = compute()
+        return self.pool.kept[key]
 
     @cached_property
     def covered(self) -> Tensor | None:
         """The random samples that facility location is measured on; None for every sample."""
         count = self.objective.sample
         return None if count is None or count >= len(self.pool) else self.random_rows(0, count)
+
+    @cached_property
+    def importance(self) -> np.ndarray | None:
+        """The weights of the samples to be represented, (N,) float64; None if all are 1."""
+        given, probabilities = self.pool.importance, self.pool.probabilities
+        if self.objective.importance == "uncertainty" and probabilities is not None:
+            two = probabilities.to(real(self.pool.device)).topk(min(2, probabilities.shape[1])).values
+            given = (1.0 - (two[:, 0] - two[:, 1:].sum(1))).clamp(min=0.0)
+        if given is None:
+            return None
+        weights = host(given).astype(np.float64)
+        if weights.any():
+            return np.ldexp(weights, -np.frexp(weights.max())[1])  # below 1: only ratios count, and sums stay finite
+        warnings.warn("importance is 0 for every sample, so facility_location counts all of them alike", stacklevel=2)
+        return None
 
     @cached_property
     def caps(self) -> Tensor | None:
@@ -131,8 +160,10 @@ class Geometry:
         return torch.cat(parts)
 
     def random_rows(self, start: int, stop: int) -> Tensor:
-        """Return rows start..stop of a random order of the pool, which is always the same."""
+        """Return rows start..stop of a random order of the samples with a weight, which is always the same."""
         order = np.arange(len(self.pool), dtype=np.int32)
+        if self.importance is not None:
+            order = order[self.importance > 0]
         sample_compiled(order, len(order), min(stop, len(order)), np.uint64(stream(0, len(order))))
         return torch.from_numpy(np.sort(order[start:stop]).astype(np.int64)).to(self.pool.device)
 
@@ -144,6 +175,10 @@ class Geometry:
             return self.pool.similarities
         if self.graph is not None or self.covered is not None or not holds_matrix(n, self.pool.device):
             return None
+        return self._kept(("matrix",), self._matrix)
+
+    def _matrix(self) -> Tensor:
+        n = len(self.pool)
         if n <= SMALL and self.pool.features.is_cpu:
             matrix = torch.from_numpy(similarity_matrix(self.points))
         elif self.metric.bound == 0.0:

@@ -5,13 +5,13 @@ divided by one positive constant per pool. Weights are applied after that, so ch
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from smdl.common.messages import choice, number, one_of, positive, unknown, whole_number
+from smdl.common.messages import choice, number, one_of, positive, true_or_false, unknown, whole_number
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import CONCAVE
 from smdl.engine.distances import DISTANCES
@@ -22,6 +22,7 @@ from smdl.engine.terms import TERMS, ModularTerm, SetTerm
 SPACES = ("features", "gradients")
 NORMALISATIONS = ("pool", "candidates")
 KERNELS = ("linear", "cosine", "gaussian")
+IMPORTANCES = ("uncertainty",)
 
 
 class Objective:
@@ -37,6 +38,8 @@ class Objective:
     kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
     neighbours     restrict facility_location to the k nearest neighbours; None is dense
     sample         measure facility_location on this many random samples of the pool; None is all of them
+    importance     "uncertainty": facility_location counts each sample as much as the model is unsure of it, by
+                   1 − (largest − second largest probability). None: by `Pool(importance=...)`, or all alike
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Objective:
         noise: float = 1.0,
         neighbours: int | None = None,
         sample: int | None = None,
+        importance: str | None = None,
         **weights: float,
     ) -> None:
         self.weights: Mapping[str, float] = _check_weights(weights)
@@ -65,6 +69,9 @@ class Objective:
         self.sample = None if sample is None else whole_number("sample", sample)
         if self.neighbours is not None and self.sample is not None:
             raise ValueError("neighbours and sample both restrict facility_location: choose one of them")
+        self.importance = None if importance is None else one_of("importance", importance, IMPORTANCES)
+        if importance is not None and "facility_location" not in self.weights:
+            raise ValueError("importance is about facility_location: give facility_location a weight above 0")
 
     @classmethod
     def paper(cls, **options: Any) -> "Objective":
@@ -81,11 +88,18 @@ class Objective:
         """Facility location over last-layer gradients."""
         return cls(**{"facility_location": 1.0, "space": "gradients", **options})
 
+    @classmethod
+    def labels(cls, probabilities: bool = False, **options: Any) -> "Objective":
+        """Facility location over features: the rows worth a label. With `probabilities`, which the pool must have then,
+        each row counts as much as the model is unsure of it."""
+        weighted = {"importance": "uncertainty"} if true_or_false("probabilities", probabilities) else {}
+        return cls(**{"facility_location": 1.0, **weighted, **options})
+
     def on(self, pool: Pool) -> "Problem":
         """Return this objective over this pool, scores computed. It is kept with the pool: the next call is free."""
-        problem = pool._problems.get(self._key)
+        problem = pool.problems.get(self._key)
         if problem is None:
-            problem = pool._problems[self._key] = Problem(self, pool.without_scores())
+            problem = pool.problems[self._key] = Problem(self, pool.without_scores())
         return problem
 
     @property
@@ -97,7 +111,8 @@ class Objective:
     def needs(self) -> frozenset[str]:
         """What it reads from a pool besides features."""
         errors = ("errors",) if self.space == "gradients" else ()
-        return frozenset((*errors, *(need for name in self.weights for need in TERMS[name].needs)))
+        unsure = ("probabilities",) if self.importance else ()
+        return frozenset((*errors, *unsure, *(need for name in self.weights for need in TERMS[name].needs)))
 
     @staticmethod
     def terms() -> tuple[str, ...]:
@@ -136,7 +151,12 @@ OPTIONS: dict[str, Any] = {
     for parameter in inspect.signature(Objective).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 }
-PRESETS = {"paper": Objective.paper, "paper_subset": Objective.paper_subset, "recommended": Objective.recommended}
+PRESETS: dict[str, Callable[..., Objective]] = {
+    "labels": Objective.labels,
+    "paper": Objective.paper,
+    "paper_subset": Objective.paper_subset,
+    "recommended": Objective.recommended,
+}
 
 
 def as_objective(objective: "Objective | str") -> Objective:
@@ -162,6 +182,10 @@ class Problem:
             self._check_evidence(name, TERMS[name].needs)
         if objective.space == "gradients":
             self._check_errors()
+        if objective.importance is not None:
+            self._check_evidence('importance="uncertainty"', ("probabilities",))
+            if pool.importance is not None:
+                raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
         if pool.similarities is not None:
             _check_similarities(objective)
         self.ranges: dict[str, tuple[float, float]] = {}

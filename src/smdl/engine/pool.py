@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import true_or_false
+from smdl.common.messages import true_or_false, unknown
 from smdl.engine import arithmetic
 
 Array = np.ndarray | Tensor | Sequence[Any]
@@ -27,6 +27,8 @@ class Pool:
     errors         (N, C)  gradient of each sample's loss with respect to the model's output (for space="gradients");
                            by default that of cross-entropy, probabilities − onehot(labels)
     query          (Q, D)  features of the samples that facility_location is to be about
+    importance     (N,)    how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1
+                           by default
     bias                   whether the last layer has one (for space="gradients")
 
     `rows` is the index of each candidate in the dataset, (N,), in pools that a loader of a dataset makes; else None.
@@ -46,6 +48,7 @@ class Pool:
         *,
         errors: Array | None = None,
         query: Array | None = None,
+        importance: Array | None = None,
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
@@ -61,6 +64,9 @@ class Pool:
         self.labels = None if labels is None else self._class_numbers(labels)
         self.given_errors = self._column("errors", errors)
         self.query = None if query is None else as_matrix("query", query)
+        self.importance = self._column("importance", importance, dimensions=1)
+        if self.importance is not None and float(self.importance.min()) < 0:
+            raise ValueError(f"importance must be ≥ 0, got {float(self.importance.min()):.6g}")
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
         if self.query is not None and self.query.shape[1] != self.features.shape[1]:
@@ -70,7 +76,8 @@ class Pool:
             self._check_probabilities(self.probabilities)
         if self.labels is not None:
             self._check_classes(self.labels)
-        self._problems: dict[Any, Any] = {}
+        self.problems: dict[Any, Any] = {}  # see Objective.on
+        self.kept: dict[Any, Any] = {}  # similarities of the features, see Geometry
 
     @classmethod
     def from_logits(
@@ -91,7 +98,9 @@ class Pool:
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
     @classmethod
-    def from_similarities(cls, similarities: Any, labels: Array | None = None) -> "Pool":
+    def from_similarities(
+        cls, similarities: Any, labels: Array | None = None, *, importance: Array | None = None
+    ) -> "Pool":
         """Make a pool of similarities alone, (N, N) ≥ 0, for facility_location: s_ij says how well sample i represents
         sample j. Pass an array, a tensor, or a sparse matrix of SciPy, whose missing entries are 0."""
         sparse = hasattr(similarities, "tocsr")
@@ -101,16 +110,28 @@ class Pool:
         checked, _, largest = _floats("similarities", values)
         if checked.numel() and float(checked.min()) < 0:
             raise ValueError(f"similarities must be ≥ 0, got {float(checked.min()):.6g}")
-        pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels)
+        pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels, importance=importance)
         scale = 1.0 / largest if largest > 0 else 0.0
         pool.similarities = _neighbour_lists(similarities.tocsr(), scale) if sparse else _on_grid(checked, scale)
         return pool
+
+    def changed(self, **columns: Any) -> "Pool":
+        """Return a pool of the same features and query with other columns: `pool.changed(probabilities=p)`. What was
+        computed from the features alone is not computed again, so the next selection from the same rows is cheap."""
+        known = dict(self._columns())
+        for name in columns:
+            if name not in known:
+                raise ValueError(unknown("column", name, known))
+        twin = Pool(self.features, **{**known, **columns}, query=self.query, bias=self.bias)
+        for name in ("is_torch", "similarities", "rows", "kept"):
+            setattr(twin, name, getattr(self, name))
+        return twin
 
     def without_scores(self) -> "Pool":
         """Return a pool of the same tensors. The scores that a pool keeps refer to this one: if they referred to the
         pool itself, its memory would be freed only by Python's garbage collector, many steps later."""
         twin = object.__new__(Pool)
-        twin.__dict__.update(self.__dict__, _problems={})
+        twin.__dict__.update(self.__dict__, problems={})
         return twin
 
     def on_host(self, name: str) -> np.ndarray:
@@ -162,6 +183,7 @@ class Pool:
             ("losses", self.losses),
             ("reference", self.reference),
             ("errors", self.given_errors),
+            ("importance", self.importance),
         )
 
     def _checked(self, name: str, value: Array, dimensions: int = 2) -> tuple[Tensor, float]:

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import CONCAVE, ENTROPY, GRID, inverse
-from smdl.engine.blocks import COLUMNS, ROWS, tiles
+from smdl.engine.blocks import COLUMNS, ROWS, tiles, weighted_sum
 from smdl.engine.distances import Metric
 from smdl.engine.geometry import Geometry
-from smdl.engine.pool import Pool, host, real, stored
+from smdl.engine.pool import Pool, host, real, stored, widest
 
 #: The largest K/σ² of log_determinant: above, the differences that the Cholesky factor takes are rounding errors.
 LARGEST_KERNEL = 1e10
@@ -146,9 +146,11 @@ class Redundancy(SetTerm):
 
 
 class FacilityLocation(SetTerm):
-    """F(S) = Σ_{j ∈ W} max_{i ∈ S} (D − φ(i, j)): every sample of W has a similar sample in the batch.
+    """F(S) = Σ_{j ∈ W} w_j max_{i ∈ S} (D − φ(i, j)): every sample of W has a similar sample in the batch.
 
-    W is the whole pool, or with `sample=m` m random samples of it. Similarities are held in units of D as 1 − φ/D in
+    W is the whole pool, or with `sample=m` m random samples of it with w_j > 0. The weights w are 1, or the importance
+    of the samples; F is divided by their sum. Weighted rises are rounded to multiples of 1/grid, which leaves F 52
+    binary digits: sums are exact, in any order. Similarities are held in units of D as 1 − φ/D in
     float32: multiples of 2⁻²⁴, whose float64 sums are exact. With `neighbours=k` a sample represents only itself and
     the k − 1 samples nearest to it.
 
@@ -160,32 +162,43 @@ class FacilityLocation(SetTerm):
         super().__init__(geometry)
         covered = geometry.covered
         self.count = len(self.pool) if covered is None else len(covered)
+        self.weights, self.grid, total = self._row_weights(covered)  # the weights are multiplied by the grid
         given = self.pool.similarities is not None
-        self.unit = float(self.count) if given or self.geometry.metric.bound > 0 else 0.0
+        self.unit = total if given or self.geometry.metric.bound > 0 else 0.0
+
+    def _row_weights(self, covered: Tensor | None) -> tuple[np.ndarray | None, float, float]:
+        weights = self.geometry.importance
+        if weights is None:
+            return None, 1.0, float(self.count)
+        weights = weights if covered is None else weights[host(covered)]
+        total = math.fsum(weights)
+        grid = 2.0 ** (52 - math.frexp(total)[1])
+        return weights * grid, grid, total
 
     def start(self, parts: Tensor) -> None:
         self._coverage = torch.zeros(len(parts), self.count, device=self.pool.device)
+        self._weights = None if self.weights is None else widest(self.weights, self.pool.device)
 
     def gains(self, candidates: Tensor) -> Tensor:
         out = self._tensor(*candidates.shape)
         if self._by_blocks:
             for p, rows in enumerate(candidates):
                 self._add_rises(rows, self._coverage[p], out[p])
-            return out
+            return out / self.grid
         step = max(1, (1 << 24) // (self.count * len(candidates)))
         for k in range(0, candidates.shape[1], step):
             part = candidates[:, k : k + step]
             better = self.similarities(part) - self._coverage[:, None, :]
-            out[:, k : k + step] = better.clamp(min=0).sum(-1, dtype=out.dtype)
-        return out
+            out[:, k : k + step] = weighted_sum(better.clamp_(min=0), self._weights, out.dtype)
+        return out / self.grid
 
     def _add_rises(self, rows: Tensor, coverage: Tensor, out: Tensor) -> None:
         blocks, caps = self.geometry.blocks, self.geometry.caps
         for part in tiles(len(rows), ROWS):
             side = blocks.side(rows[part])
             for columns, covered in self.geometry.covered_blocks():
-                limits = None if caps is None else caps[columns]
-                blocks.add_rises(side, covered, coverage[columns], limits, out[part])
+                limits, weights = (None if x is None else x[columns] for x in (caps, self._weights))
+                blocks.add_rises(side, covered, coverage[columns], limits, weights, out[part])
 
     def add(self, picks: Tensor) -> None:
         self._coverage = torch.maximum(self._coverage, self.similarities(picks))
@@ -195,14 +208,15 @@ class FacilityLocation(SetTerm):
         return similarities if caps is None else similarities.clamp_(max=caps[columns])
 
     def mean_coverage(self, chosen: Tensor, covered: Tensor) -> float:
-        """Return the mean, over the samples `covered`, of the similarity to the most similar sample of `chosen`."""
-        blocks, total = self.geometry.blocks, 0.0
+        """Return the weighted mean, over `covered`, of the similarity to the most similar sample of `chosen`."""
+        blocks, total, importance = self.geometry.blocks, 0.0, self.geometry.importance
+        weights = np.ones(len(covered)) if importance is None else importance[host(covered)]
         for part in tiles(len(covered), ROWS):
             side = blocks.side(covered[part])
             parts = (blocks.similarities(side, blocks.side(chosen[k])) for k in tiles(len(chosen), COLUMNS))
             best = torch.stack([part.amax(1) for part in parts]).amax(0)
-            total += float(best.sum(dtype=real(best.device)))
-        return total / len(covered)
+            total += float(host(best).astype(np.float64) @ weights[part])
+        return total / weights.sum()
 
     @property
     def costly(self) -> bool:

@@ -43,6 +43,7 @@ class DenseFacilityLocation(NamedTuple):
     """Facility location over a dense matrix."""
 
     similarities: np.ndarray  # (N, N) float32
+    weights: np.ndarray | None  # (N,) float64 of the samples to be represented
     coefficient: float
 
 
@@ -51,6 +52,7 @@ class SparseFacilityLocation(NamedTuple):
 
     neighbours: np.ndarray  # (N, k) int32
     similarities: np.ndarray  # (N, k) float32
+    weights: np.ndarray | None
     coefficient: float
 
 
@@ -60,6 +62,7 @@ class ListedFacilityLocation(NamedTuple):
     starts: np.ndarray  # (C + 1,) int64: the list of a candidate begins here, and ends where the next one begins
     samples: np.ndarray  # int32
     similarities: np.ndarray  # float32
+    weights: np.ndarray | None  # (m,)
     coverage: np.ndarray  # (m,) float32, by the batch for which the lists were made
     coefficient: float
 
@@ -91,9 +94,9 @@ def compiled_term(problem: Problem, size: int) -> CompiledTerm | None:
             if term.unit == 0.0:
                 return ModularOnly(0.0)  # all samples are the same point
             if geometry.graph is not None:
-                return SparseFacilityLocation(*geometry.graph, coefficient)
+                return SparseFacilityLocation(*geometry.graph, term.weights, coefficient / term.grid)
             if geometry.similarities is not None:
-                return DenseFacilityLocation(geometry.similarities.numpy(), coefficient)
+                return DenseFacilityLocation(geometry.similarities.numpy(), term.weights, coefficient / term.grid)
             return None
         if isinstance(term, FeatureCoverage):
             return Coverage(stored(problem.pool.features), term.factor, coefficient, term.g)
@@ -101,6 +104,15 @@ def compiled_term(problem: Problem, size: int) -> CompiledTerm | None:
             return compiled_determinant(problem, term, size)
         return None
     return ModularOnly(0.0)
+
+
+@inlined
+def _one_rise(similarity, weights, best, j):
+    """Return w_j max(0, s − best_j), as `rise` rounds it."""
+    found = max(np.float64(similarity) - np.float64(best[j]), 0.0)
+    if weights is None:
+        return found
+    return np.rint(weights[j] * found)
 
 
 @inlined
@@ -172,19 +184,18 @@ def _gain_of(term, state, base, a, picked, seen, count, bound, best):  # noqa: A
         return bound, seen
 
     def dense(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
-        return base + term.coefficient * rise(term.similarities, state, a), count
+        return base + term.coefficient * rise(term.similarities, term.weights, state, a), count
 
     def sparse(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total = 0.0
         for t in range(term.neighbours.shape[1]):
-            rise = np.float64(term.similarities[a, t]) - np.float64(state[term.neighbours[a, t]])
-            total += max(rise, 0.0)
+            total += _one_rise(term.similarities[a, t], term.weights, state, term.neighbours[a, t])
         return base + term.coefficient * total, count
 
     def listed(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
         total = 0.0
         for t in range(term.starts[a], term.starts[a + 1]):
-            total += max(np.float64(term.similarities[t]) - np.float64(state[term.samples[t]]), 0.0)
+            total += _one_rise(term.similarities[t], term.weights, state, term.samples[t])
         return base + term.coefficient * total, count
 
     def coverage(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001

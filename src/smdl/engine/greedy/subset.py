@@ -64,7 +64,7 @@ class Staged:
         assert isinstance(term, FacilityLocation)
         self._problem, self._geometry, self._key = problem, problem.geometry, np.uint64(key)
         self._left, self._begun = candidates, len(initial) > 0
-        self._coefficient = problem.coefficient("facility_location")
+        self._coefficient, self._weights = problem.coefficient("facility_location") / term.grid, term.weights
         self._coverage = torch.zeros(term.count, device=term.pool.device)
         for row in torch.from_numpy(initial.astype(np.int64)).to(term.pool.device):
             self._coverage = torch.maximum(self._coverage, term.similarities(row))
@@ -90,7 +90,8 @@ class Staged:
 
     def _pick(self, lists: _Lists, count: int) -> tuple[np.ndarray, np.ndarray]:
         coverage = self._coverage.cpu().numpy()
-        term = ListedFacilityLocation(lists.starts, lists.samples, lists.similarities, coverage, self._coefficient)
+        lists_of = (lists.starts, lists.samples, lists.similarities)
+        term = ListedFacilityLocation(*lists_of, self._weights, coverage, self._coefficient)
         modular = self._problem.modular[self._left[: lists.count]]
         members = np.arange(lists.count, dtype=np.int32)
         before = np.full(int(self._begun), lists.count, np.int32)  # an empty list stands for the batch so far
