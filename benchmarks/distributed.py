@@ -20,6 +20,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.utils.data import TensorDataset
 
 import smdl
+from smdl.experiments.typical_step import fill_cache, make_typical
 
 SAMPLES, WIDTH, CLASSES, FACTOR = 20_000, 64, 10, 3.0
 SIDES = {
@@ -38,7 +39,7 @@ class Side:
             torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, CLASSES)
         )
         self.loader = smdl.DataLoader(dataset, self.model, batch, method=method, drop_last=True, **options)
-        self.loader.candidates.skip_warm_up()
+        make_typical(self.loader)
         self.batches = iter(self.loader)
         self.times: list[tuple[float, float]] = []
 
@@ -62,9 +63,11 @@ def work(rank: int, ranks: int, store: str, batches: list[int], steps: int) -> N
             for name, options in SIDES.items():
                 parts = {"options": {"partitions": ranks}} if "options" in options else {}
                 sides[name] = Side(dataset, method, batch, **{**options, **parts})
-            for _ in range(steps + 3):
+            for step in range(steps + 3):
                 for side in sides.values():
                     side.step()
+                    if step == 0:
+                        fill_cache(side.loader)
             if rank == 0:
                 print_row(method, ranks, batch, {name: side.times[3:] for name, side in sides.items()})
     dist.barrier()

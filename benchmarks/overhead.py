@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 import smdl
+from smdl.experiments.typical_step import fill_cache, make_typical
 from smdl.training.config import ModelConfig
 from smdl.training.datasets.in_memory import InMemory, identity_collate
 from smdl.training.models import make_model
@@ -74,8 +75,7 @@ class Side:
 
     def __post_init__(self) -> None:
         self.optimizer = torch.optim.SGD(self.loader.model.parameters(), lr=0.01, momentum=0.9)
-        self.loader.strategy.skip_warm_up()
-        self.loader.candidates.skip_warm_up()
+        make_typical(self.loader)
         self._steps = self._train()
 
     def _train(self) -> Iterator[None]:
@@ -101,10 +101,12 @@ class Side:
 
 def take_turns(sides: Sequence[Side], rounds: int, steps: int, untimed: int = 0) -> None:
     """Train each side in turn. A turn starts with `untimed` steps."""
-    for _ in range(rounds + 1):
+    for number in range(rounds + 1):
         for side in sides:
             side.train(untimed)
             side.turn(steps)
+            if number == 0:
+                fill_cache(side.loader)
     for side in sides:
         del side.turns[0]  # caches fill and loops compile
 
@@ -216,7 +218,7 @@ def _goal(value: float, most: float) -> str:
 
 
 def _workers(side: Side) -> int:
-    return side.loader._reader._loader.num_workers
+    return side.loader.reader.workers
 
 
 CASES = {"resnet": (resnet, 24), "forwards": (forwards, 6), "reading": (reading, 5), "mlp": (mlp, 40)}

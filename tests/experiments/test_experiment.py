@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import field, make_dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -32,7 +33,7 @@ from smdl.experiments.experiment import (
     run_plan,
 )
 from smdl.experiments.runner import run_name
-from smdl.loading.loader import DataLoader
+from smdl.experiments.typical_step import epoch_start_seconds, make_typical
 from smdl.paper import published
 from smdl.paper.ablation import SWEEPS, ablate, best_weights, plan_of
 from smdl.paper.reproduction import ITEMS, reproduce
@@ -273,7 +274,7 @@ def test_arms_that_are_timed_later_get_the_speed_of_the_first_calibration():
 class SlowSide:
     """A side whose turns take a second, and the clock that it moves. A step waits as long as it works."""
 
-    now, steps = 0.0, 1
+    now, steps, loader = 0.0, 1, SimpleNamespace(candidates=None)
 
     def __init__(self, *_):
         pass
@@ -784,7 +785,7 @@ def test_a_damaged_plan_is_another_plan(tmp_path):
 def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
     """Turns of ten steps rarely see the start of an epoch of 40."""
     config = replace(BASE, data=DataConfig(train_size=400, test_size=60), batch_size=10, method="recommended")
-    monkeypatch.setattr(DataLoader, "epoch_start_seconds", lambda *_: 4.0)
+    monkeypatch.setattr(calibration, "epoch_start_seconds", lambda *_: 4.0)
     found = calibration.calibrate({"recommended": config}, Display(), budget=0.1)["recommended"]
     assert found["steps_per_epoch"] == 40
     assert 0.1 < found["seconds_per_step"] < 0.2
@@ -793,13 +794,13 @@ def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
 
 def test_the_start_of_an_epoch_is_what_judges_the_labels(monkeypatch):
     run = TrainingRun(replace(BASE, method="recommended"))
-    run.loader.candidates.skip_warm_up()
+    make_typical(run.loader)
     for _ in run.steps():
         pass
     calls = []
     monkeypatch.setattr(clock, "now", lambda: 4.0 * len(calls))  # what prepare_epoch does takes four seconds
-    run.loader.candidates.prepare_epoch = lambda epoch, _: calls.append(epoch.number)  # type: ignore[method-assign]
+    run.loader.candidates.prepare_epoch = lambda epoch: calls.append(epoch.number)  # type: ignore[method-assign]
     spent = dict(run.loader.seconds)
-    assert run.loader.epoch_start_seconds() == 4.0
+    assert epoch_start_seconds(run.loader) == 4.0
     assert calls == [run.loader.epoch + 1]
     assert run.loader.seconds == spent, "timing it is not training"

@@ -19,6 +19,7 @@ from smdl.experiments.preview import (
     look_at,
     middle_half,
     near_duplicates,
+    sibling,
     usual_methods,
 )
 from smdl.loading.methods import METHODS
@@ -193,7 +194,7 @@ def test_a_regression_has_costs_and_no_classes():
 
 def test_a_sibling_of_a_loader_keeps_its_options():
     loader = loader_of(seed=7, drop_last=True, scoring_dataset=Rows(), method="fresh")
-    other = loader.with_method("recommended", loader.model)
+    other = sibling(loader, "recommended", loader.model)
     assert (other.seed, other.drop_last, other.batch_size, other.method.name) == (7, True, 10, "recommended")
 
 

@@ -25,7 +25,7 @@ from tests.toys import (
     train,
 )
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EVERY = list(CASES)
 OBSERVED = [case for case in EVERY if isinstance(make(case, Tuples(30), Net()).candidates, smdl.Observed)]
 

@@ -96,7 +96,7 @@ def test_some_soft_targets_of_binary_cross_entropy_among_hard_ones():
         data, nn.Linear(WIDTH, 1), 8, method="fresh", candidates=smdl.Full(3), loss="binary_cross_entropy",
         scoring_batch_size=20, targets=1,
     )  # fmt: skip
-    pool = loader._new_epoch().score_all()
+    pool = loader.new_epoch().score_all()
     assert pool is not None
     assert pool.labels is not None
     assert pool.labels.tolist() == [1] * 40

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset, TensorDataset
 
 import smdl
+from smdl.experiments.preview import sibling
 from smdl.loading.strategies.submodular import Submodular
 from smdl.scoring.padding import same_length
 from smdl.scoring.scorer import Scorer
@@ -228,7 +229,7 @@ def test_a_state_with_targets_of_any_kind_resumes(case):
 def test_a_loader_for_another_method_keeps_the_loss_and_the_pooling():
     method = smdl.Method("mine", Submodular, smdl.RandomPool(), {"objective": IN_FEATURES})
     loader = smdl.DataLoader(TensorDataset(TOKENS, TOKENS), Language(), BATCH, loss=next_token, pooling="mean")
-    other = loader.with_method(method, Language())
+    other = sibling(loader, method, Language())
     assert len(next(iter(other))[0]) == BATCH
 
 

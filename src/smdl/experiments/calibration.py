@@ -12,6 +12,7 @@ import torch
 
 from smdl.common import clock
 from smdl.common.progress import Display
+from smdl.experiments.typical_step import epoch_start_seconds, fill_cache, make_typical
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.loader import DataLoader
 from smdl.scoring.scorer import NotFiniteError
@@ -101,6 +102,8 @@ def take_turns(
                 raise DivergedError(f"{name} diverged while it was timed: {error}") from error
             display.step("calibrating", number, most, name)
         if number == 0:
+            for side in sides.values():
+                fill_cache(side.loader)
             started = time.perf_counter()
         else:
             rounds.append(turns)
@@ -176,7 +179,7 @@ def epoch_seconds(loader: DataLoader, steps: int, noisy: bool = False) -> float:
     """Return the seconds per step that the start of an epoch adds to those of turns of so many steps."""
     if steps >= len(loader):  # every turn sees one
         return 0.0
-    return median(loader.epoch_start_seconds(noisy) for _ in range(3)) / len(loader)
+    return median(epoch_start_seconds(loader, noisy) for _ in range(3)) / len(loader)
 
 
 class ConfigSide:
@@ -190,8 +193,7 @@ class ConfigSide:
         self.reference_seconds: float | None = None
         if loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
-        loader.strategy.skip_warm_up()
-        loader.candidates.skip_warm_up()
+        make_typical(loader)
         self.loader, self.steps = loader, turn_steps(loader)
         # A schedule must not end before the turns do: at a learning rate of 0 the weights would not change any more.
         self.run.epochs = max(self.run.epochs, math.ceil(LONGEST / len(loader)))

@@ -16,8 +16,9 @@ from smdl.common.messages import choice, positive
 from smdl.common.progress import Display
 from smdl.engine.pool import host
 from smdl.experiments.calibration import SHARE, ConfigSide, Stopwatch, TimedSide, epoch_seconds, take_turns, turn_steps
+from smdl.experiments.typical_step import make_typical
 from smdl.loading.loader import DataLoader
-from smdl.loading.methods import METHODS, as_method
+from smdl.loading.methods import METHODS, Method, as_method
 from smdl.scoring.batches import move
 from smdl.scoring.reading import ReadRequest, stored_labels, worker_errors
 from smdl.scoring.weighted_loss import weighted_mean
@@ -221,16 +222,14 @@ class StepSide:
     def __init__(self, loader: DataLoader, method: str) -> None:
         self.model = copy.deepcopy(loader.model)
         self.model.train()
-        epochs = loader._made_with["epochs"] or 100  # some methods change over a run
-        self.loader = loader.with_method(method, self.model, epochs=epochs)
+        self.loader = sibling(loader, method, self.model)
         self.loader.warm_up()
         self._reference_seconds: float | None = None
         if self.loader.strategy.needs_reference:
             started = clock.now()
-            self.loader._reference_features()
+            self.loader.reference_features()
             self._reference_seconds = clock.now() - started
-        self.loader.strategy.skip_warm_up()
-        self.loader.candidates.skip_warm_up()
+        make_typical(self.loader)
         self.steps = turn_steps(self.loader, TURN)
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         # The rate does not change what a step costs: at this one nothing diverges, and the weights do change.
@@ -248,7 +247,7 @@ class StepSide:
         return watch.per_step(self.steps)
 
     def _step(self, batch: Any) -> None:
-        scorer = self.loader._scorer
+        scorer = self.loader.scorer
         batch = move(batch, scorer.network.device)
         outputs, targets = scorer.network.outputs(batch), scorer.criterion.targets(batch)
         if scorer.criterion.loss is None or outputs is None or targets is None:
@@ -263,6 +262,14 @@ class StepSide:
 
     def facts(self) -> dict[str, Any]:
         return {"reference_seconds": self._reference_seconds}
+
+
+def sibling(loader: DataLoader, method: str | Method, model: nn.Module) -> DataLoader:
+    """Return a loader of the same data and with the same options for another method and another model."""
+    options = {**loader.arguments, "epochs": loader.arguments["epochs"] or 100}  # some methods change over a run
+    if as_method(method).make()[1].needs_features:
+        options["scoring_dataset"] = None  # these candidates are not forwarded for scoring
+    return DataLoader(loader.dataset, model, loader.batch_size, method=method, **options)
 
 
 def held_bytes(loader: DataLoader) -> int:
@@ -281,7 +288,7 @@ def held_bytes(loader: DataLoader) -> int:
         elif root or type(thing).__module__.startswith("smdl."):
             count(list(getattr(thing, "__dict__", {}).values()))
 
-    held = [loader.candidates, loader.strategy, loader._reference]
+    held = [loader.candidates, loader.strategy, loader.reference]
     for thing in held:
         count(thing, root=True)
     return sum(counted.values())
@@ -294,7 +301,7 @@ def look_at(loader: DataLoader) -> DataLook:
     parts = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
     requests = [ReadRequest(0, part.tolist(), train=False, score=True) for part in parts]
     with torch.random.fork_rng(devices=[]), worker_errors():
-        scores = loader._scorer.all((batch for _, batch in loader._reader.read(requests)), len(rows))
+        scores = loader.scorer.all((batch for _, batch in loader.reader.read(requests)), len(rows))
     labels, stored = np.zeros(0, np.int64), stored_labels(loader.dataset)
     if scores.labels is not None:  # where the dataset does not hold them, to read all others could take hours
         labels = host(scores.labels)

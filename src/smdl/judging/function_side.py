@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from smdl.common import clock
 from smdl.experiments.calibration import ROUNDS, STEPS, Stopwatch, epoch_seconds, turn_steps
+from smdl.experiments.typical_step import make_typical
 from smdl.judging.run_loader import LoaderFactory, RunLoader
 from smdl.loading.candidates.base import steps_per_epoch
 
@@ -117,8 +118,7 @@ class FunctionSide:
         inner = self.loader
         if inner.strategy.needs_reference:
             started = clock.now()
-            inner._reference_features()
+            inner.reference_features()
             self._reference_seconds = clock.now() - started
-        inner.strategy.skip_warm_up()
-        inner.candidates.skip_warm_up()
+        make_typical(inner)
         self.steps = turn_steps(inner)

@@ -21,7 +21,7 @@ class Loader:
         self.strategy, self.candidates = method.make()
         scorer.criterion.require(self.strategy.evidence)
         self.seed = whole_number("seed", seed, 0)
-        self._scorer, self._key = scorer, stream(self.seed)
+        self.scorer, self._key = scorer, stream(self.seed)
         self._selection: Selection | None = None  # of the current batch
         self._selection_was_read = False  # by the training loop
         #: Seconds spent so far, by part.
@@ -66,7 +66,7 @@ class Loader:
     @property
     def forwards(self) -> int:
         """Number of samples forwarded for scoring so far."""
-        return self._scorer.samples
+        return self.scorer.samples
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that decides the batches still to come: tensors and plain values."""
@@ -120,7 +120,7 @@ class Loader:
         self._resumed = False
         self._iterations += 1
         if self._ranks.size > 1:
-            self._scorer.criterion.give_up()
+            self.scorer.criterion.give_up()
         if self.strategy.needs_scores or self.strategy.needs_losses:
             self._watch.start()
         return self._iterations
@@ -167,4 +167,4 @@ class Loader:
 
     def _basics(self) -> tuple[int, int, int, Strategy, Scorer, dict[str, float], Ranks, bool]:
         together = self._together and self._ranks.size > 1
-        return self._epoch, self._step, self._key, self.strategy, self._scorer, self.seconds, self._ranks, together
+        return self._epoch, self._step, self._key, self.strategy, self.scorer, self.seconds, self._ranks, together

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from smdl.common import clock
 from smdl.common.messages import choice, one_of, true_or_false, whole_number
 from smdl.engine.objective import Objective
 from smdl.loading.base_loader import Loader
@@ -116,32 +114,25 @@ class DataLoader(Loader):
                 " for scoring: leave it out, or use candidates=smdl.RandomPool()"
             )
         ahead = self.candidates.set_workers(workers)
-        self._reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
+        self.reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
         if self.strategy.needs_labels:
             stored = stored_labels(dataset) if targets is None and loss is None else None
             self.strategy.set_labels(self._labels(stored))
         self._both = scoring_dataset is not None
-        self._reference = None
+        self.reference = None
         if self.strategy.needs_reference:
-            self._reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
+            self.reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
         self._feedback = Feedback(scorer, self.strategy, self.candidates, self.method.name)
         self._mark = object()  # tells this loader from others, also from one that was freed
         self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
         self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
-        self._made_with = {
+        self.arguments = {
             "epochs": epochs, "reference": reference, "features": features, "pooling": pooling, "forward": forward,
             "targets": targets, "head": head, "loss": loss, "scoring_dataset": scoring_dataset,
             "scoring_batch_size": scoring_batch_size, "drop_last": drop_last, "num_workers": num_workers,
             "seed": seed, "collate_fn": collate_fn, "ranks": ranks, "process_group": process_group, **torch_options,
         }  # fmt: skip
         self._begin(0)
-
-    def with_method(self, method: str | Method | Strategy, model: nn.Module, **changes: Any) -> "DataLoader":
-        """Return a loader of the same data and with the same options for another method and another model."""
-        options = {**self._made_with, **changes}
-        if as_method(method).make()[1].needs_features:
-            options["scoring_dataset"] = None  # this source forwards no sample for scoring
-        return DataLoader(self.dataset, model, self.batch_size, method=method, **options)
 
     def __len__(self) -> int:
         """Return the number of batches per epoch, the same on every rank."""
@@ -170,19 +161,12 @@ class DataLoader(Loader):
         learns = self.strategy.needs_losses or self.strategy.gathers  # it would count this as a batch
         if not self.strategy.needs_scores or learns:
             return
-        seconds, samples = dict(self.seconds), self._scorer.samples
-        rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self._new_epoch()
+        seconds, samples = dict(self.seconds), self.scorer.samples
+        rows, epoch = np.arange(min(self._samples, 3 * self.batch_size)), self.new_epoch()
         with torch.random.fork_rng(devices=[]), worker_errors():
-            _, batch = next(iter(self._reader.read([ReadRequest(0, rows.tolist(), train=False, score=True)])))
+            _, batch = next(iter(self.reader.read([ReadRequest(0, rows.tolist(), train=False, score=True)])))
         epoch.choose(epoch.score_rows(batch, rows), rows, self.batch_size, step=0)
-        self.seconds, self._scorer.samples = seconds, samples
-
-    def epoch_start_seconds(self, noisy: bool = False) -> float:
-        """Return the seconds that the start of the next epoch takes, before its first batch; `noisy` if labels are."""
-        epoch = replace(self._new_epoch(), number=self._epoch + 1, seconds=dict(self.seconds))
-        started = clock.now()
-        self.candidates.prepare_epoch(epoch, noisy)
-        return clock.now() - started
+        self.seconds, self.scorer.samples = seconds, samples
 
     def observe(
         self,
@@ -211,30 +195,30 @@ class DataLoader(Loader):
         if count is not None:
             whole_number("count", count)
         self._feedback.take()
-        return self.candidates.suspects(self._scorer, count)
+        return self.candidates.suspects(self.scorer, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on
         every rank: what they observed of the current batch is exchanged first. Between epochs one rank may call it."""
         self._finish_step()
-        trained = None if self._reference is None else self._reference.trained
+        trained = None if self.reference is None else self.reference.trained
         ranks = self._step_batch // self.batch_size
-        return {**super().state_dict(), "ranks": ranks, "reference": trained, "scoring": self._scorer.state_dict()}
+        return {**super().state_dict(), "ranks": ranks, "reference": trained, "scoring": self.scorer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         trained = state.get("reference") if isinstance(state, dict) else None
-        checked, before = check_reference(trained, self._samples), self._scorer.state_dict()
+        checked, before = check_reference(trained, self._samples), self.scorer.state_dict()
         try:
             if isinstance(state, dict) and "scoring" in state:
-                self._scorer.load_state_dict(state["scoring"])
+                self.scorer.load_state_dict(state["scoring"])
             super().load_state_dict(state)
         except Exception:
-            self._scorer.load_state_dict(before)
+            self.scorer.load_state_dict(before)
             raise
         self._feedback.forget()
         self._step_batch = state["run"]["batch_size"] * state["ranks"]
-        if self._reference is not None and isinstance(checked, Tensor):
-            self._reference.trained = checked
+        if self.reference is not None and isinstance(checked, Tensor):
+            self.reference.trained = checked
 
     def _check_run(self, state: dict[str, Any]) -> None:
         ranks, size = (
@@ -253,14 +237,15 @@ class DataLoader(Loader):
         super()._begin(epoch)
         self.candidates.begin(self._samples)
 
-    def _new_epoch(self) -> DatasetEpoch:
+    def new_epoch(self) -> DatasetEpoch:
+        """Return the current epoch, as the candidates see it."""
         return DatasetEpoch(
             *self._basics(),
             samples=self._samples,
             batch_size=self.batch_size,
             drop_last=self.drop_last,
-            reader=self._reader,
-            reference=self._reference_features(),
+            reader=self.reader,
+            reference=self.reference_features(),
             both=self._both,
             scoring_batch_size=self._scoring_batch_size,
         )
@@ -269,7 +254,7 @@ class DataLoader(Loader):
         """Return the class number of every sample, read from the dataset unless it holds them."""
 
         def read(rows: np.ndarray) -> np.ndarray:
-            return read_labels(self._reader, self._scorer.criterion.labels, rows, self._scoring_batch_size)
+            return read_labels(self.reader, self.scorer.criterion.labels, rows, self._scoring_batch_size)
 
         if stored is not None:
             labels = check_labels(stored, "the dataset", "; pass targets= to say where they are")
@@ -280,10 +265,11 @@ class DataLoader(Loader):
                 return labels
         return read(np.arange(self._samples))
 
-    def _reference_features(self) -> Tensor | None:
-        if self._reference is None:
+    def reference_features(self) -> Tensor | None:
+        """Return what the reference model says of the samples; train it first if that was not done yet."""
+        if self.reference is None:
             return None
-        return self._reference.compute(self._scorer, self._reader, self.batch_size, self.seed)
+        return self.reference.compute(self.scorer, self.reader, self.batch_size, self.seed)
 
     def _start_iteration(self) -> int:
         iteration, batch = super()._start_iteration(), self.batch_size * self._ranks.size
@@ -305,11 +291,11 @@ class DataLoader(Loader):
 
     def _iterate(self) -> Iterator[Any]:
         if self._iterations == 0:  # never iterated, no state loaded, no epoch set
-            warn_of_restart(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
+            warn_of_restart(self.scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
         iteration, steps = self._start_iteration(), len(self)
         try:
             with worker_errors():
-                for selection, batch in self.candidates.batches(self._new_epoch()):
+                for selection, batch in self.candidates.batches(self.new_epoch()):
                     self._selection = selection
                     self._step += 1
                     ended = self._step == steps
@@ -317,7 +303,7 @@ class DataLoader(Loader):
                     if ended:  # a state taken after the last batch was yielded is that of the next epoch
                         self._begin(self._epoch + 1)
                         self._watch.last_batch()
-                        finished_epoch(self._scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
+                        finished_epoch(self.scorer.model, {**self._signature(), **self._data_and_loss}, self._mark)
                     yield batch
                     if not ended:
                         self._check_latest(iteration)

@@ -133,17 +133,6 @@ class FeatureCache:
         except FloatingPointError as error:
             raise NotFiniteError("the model's features must be finite: has training diverged?") from error
 
-    def pretend_seen(self) -> None:
-        """Fill the rows of samples that were never seen with those of others. Used to time a typical step."""
-        seen = self._seen.nonzero()[:, 0]
-        if len(seen) == 0:
-            return
-        source = seen[torch.arange(self._samples, device=seen.device) % len(seen)]
-        for kept in (self._features, self._outputs, self._targets):
-            if kept is not None:
-                kept[:] = kept[source.to(kept.device)]
-        self._seen[:] = True
-
     def state_dict(self) -> dict[str, Any]:
         """Return copies of everything that is kept."""
         held = {"features": self._features, "outputs": self._outputs, "targets": self._targets, "seen": self._seen}

@@ -64,8 +64,8 @@ class Reader:
                 num_workers = max(1, read_ahead)
             usual = options.get("prefetch_factor") or 2
             options["prefetch_factor"] = max(1, min(usual, read_ahead // num_workers))
-        self.reads_ahead = num_workers > 0
-        if self.reads_ahead:
+        self.workers = num_workers
+        if num_workers:
             clock.count_waiting()
         items = _Items(dataset, scoring_dataset, collate_fn or default_collate)
         self._options = {"dataset": items, "num_workers": num_workers, "collate_fn": _identity, **options}

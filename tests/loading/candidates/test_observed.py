@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import smdl
+from smdl.experiments.typical_step import epoch_start_seconds
 from smdl.loading.candidates import observed
 from smdl.scoring import feature_cache, suspects
 from smdl.scoring.feature_cache import FeatureCache
@@ -162,7 +163,7 @@ def test_samples_never_seen_come_first():
 
 
 def deque_of_pools(loader: smdl.DataLoader) -> list[np.ndarray]:
-    return loader.candidates._pools(loader._new_epoch())  # type: ignore[attr-defined]
+    return loader.candidates._pools(loader.new_epoch())  # type: ignore[attr-defined]
 
 
 def test_the_features_of_the_cache_are_those_of_the_last_training_forward():
@@ -536,7 +537,7 @@ def test_a_resumed_epoch_leaves_out_what_it_left_out_before():
     assert tails[0] == tails[1]
     assert set(left_out).isdisjoint(chain(*tails[1]))
     assert [left_out_of(loader) for loader, *_ in runs] == [left_out] * 2
-    run[0].candidates.prepare_epoch(run[0]._new_epoch())
+    run[0].candidates.prepare_epoch(run[0].new_epoch())
     assert left_out_of(run[0]) != left_out
 
 
@@ -644,5 +645,5 @@ def test_a_calibration_of_noisy_labels_times_the_vote_of_all(noisy, monkeypatch)
         return asked[-1]
 
     monkeypatch.setattr(FeatureCache, "votes", recorded)
-    loader.epoch_start_seconds(noisy)
+    epoch_start_seconds(loader, noisy)
     assert [len(rows) for rows, _ in asked] == ([10, 240] if noisy else [10])

@@ -279,7 +279,7 @@ def weights_of_one_rank_only_reach_both(folder: Path) -> None:  # noqa: ARG001
     """Observed takes samples that were never seen first, without weights, on whichever rank has them."""
     loader, *rest = begun("recommended")
     take(steps(loader, *rest), 1)
-    rank, epoch = dist.get_rank(), loader._new_epoch()
+    rank, epoch = dist.get_rank(), loader.new_epoch()
     own = drawn(np.array([rank, 2 + rank]), np.array([5.0, 0.5]) if rank else None)
     together = epoch.put_together(own)
     assert together.indices.tolist() == [0, 1, 2, 3]

@@ -66,14 +66,11 @@ class Candidates:
         """Take the number of workers. Return how many batches they may read ahead; None is no limit."""
         return None
 
-    def prepare_epoch(self, epoch: Any, noisy: bool = False) -> None:
-        """Do the work of the start of an epoch. `batches` calls it; a calibration times it, `noisy` if labels are."""
+    def prepare_epoch(self, epoch: Any) -> None:
+        """Do the work of the start of an epoch. `batches` calls it, and a calibration times it."""
 
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         """Take what the training forward computed for these samples of the dataset."""
-
-    def skip_warm_up(self) -> None:
-        """Behave as after the first epoch. Used to time a typical step."""
 
     def period(self, steps_per_epoch: int) -> int:  # noqa: ARG002
         """Return the number of steps after which the work repeats: a timing covers whole periods."""

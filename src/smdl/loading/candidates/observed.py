@@ -77,7 +77,7 @@ class Observed(Candidates):
         self._window: deque[_Planned] = deque()
         self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
         self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
-        self._observations, self._pretends = 0, False
+        self._observations = 0
         # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
         self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
@@ -111,12 +111,6 @@ class Observed(Candidates):
         self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
         self._observations += 1
         self._observed_at[rows] = self._observations  # also of rows that were not found: their turn to rescore passed
-        if self._pretends:
-            self._cache.pretend_seen()
-            self._pretends = False
-
-    def skip_warm_up(self) -> None:
-        self.start, self._pretends = 0, True
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
@@ -131,7 +125,7 @@ class Observed(Candidates):
                 self._window.append(self._plan(epoch, pools, next_planned, step))
                 waiting.append((next_planned, self._window[-1].rows(ranks)))
                 next_planned += 1
-            if read is None or (self.lag == 0 and epoch.reader.reads_ahead):  # workers asked for more, and got the end
+            if read is None or (self.lag == 0 and epoch.reader.workers > 0):  # workers asked for more, and got the end
                 read = epoch.read(_taken_from(waiting))
             rows, batch, _ = next(read)
             planned = self._window.popleft()
@@ -146,7 +140,7 @@ class Observed(Candidates):
         factor = 1.0 if epoch.number < self.start else self.factor
         return list(deal(epoch.samples, epoch.pool_sizes(factor), epoch.deck()))
 
-    def prepare_epoch(self, epoch: DatasetEpoch, noisy: bool = False) -> None:
+    def prepare_epoch(self, epoch: DatasetEpoch) -> None:
         """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
         features of the first epoch come from very different weights."""
         assert self._cache is not None
@@ -156,10 +150,8 @@ class Observed(Candidates):
         if self.trust == "auto" and not self._cache.knows_classes(epoch.scorer):
             return
         with epoch.clock("selection"):
-            if self.trust == "auto":
-                noisy = self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy or noisy
-                if not noisy:
-                    return
+            if self.trust == "auto" and not self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy:
+                return
             rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
             self._left_out[rows] = votes.suspect
 

@@ -33,7 +33,7 @@ class EvolvedSampling(Strategy):
         self.beta2 = number("beta2", beta2, "a number in [0, 1]", low=0.0, high=1.0)
         self.anneal = number("anneal", anneal, "a part of the run, in [0, 0.5]", low=0.0, high=0.5)
         self.epochs: int | None = None
-        self._running, self._timed = np.zeros(0), False
+        self._running = np.zeros(0)
 
     def prepare(self, samples: int, epochs: int | None) -> None:
         if epochs is None and self.anneal > 0:
@@ -50,14 +50,7 @@ class EvolvedSampling(Strategy):
     def selects_at(self, epoch: int, step: int, steps: int) -> bool:
         if self.epochs is None or self.anneal == 0:
             return True
-        if self._timed:
-            share = 1 - 2 * self.anneal
-            return int((step + 1) * share) > int(step * share)
         return self.anneal <= (epoch + step / steps) / self.epochs < 1 - self.anneal
-
-    def skip_warm_up(self) -> None:
-        """Spread the plain steps evenly, so that a few steps have the mean cost of the run."""
-        self._timed = True
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
         assert pool is not None

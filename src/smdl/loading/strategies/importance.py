@@ -1,6 +1,5 @@
 """Importance sampling by a bound of the gradient norm (Katharopoulos & Fleuret 2018)."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -55,10 +54,6 @@ class Importance(Strategy):
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:  # noqa: ARG002
         if not self._sampled:
             self._observed = np.concatenate([self._observed, losses])
-
-    def skip_warm_up(self) -> None:
-        """Sample by importance from now on: it is what costs."""
-        self.tau = math.inf
 
     def _take_observed(self) -> None:
         """Smooth τ by a batch that was drawn at random, once all of it was observed."""

@@ -74,10 +74,6 @@ class LossRank(Strategy):
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         self._losses[indices] = losses
 
-    def skip_warm_up(self) -> None:
-        """Draw by rank from now on: the plain pass of the first epoch is cheaper."""
-        self._order, self._drawn, self._since_sort = np.arange(len(self._losses)), len(self._losses), self.sort_every
-
     def _draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         n = len(self._order)
         if self._since_sort >= self.sort_every:

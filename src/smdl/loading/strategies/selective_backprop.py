@@ -24,7 +24,7 @@ class SelectiveBackprop(Strategy):
         self.start = number("start", start, "a part of the run, in [0, 1]", low=0.0, high=1.0)
         self.end = number("end", end, "a part of the run, in [start, 1]", low=self.start, high=1.0)
         self.interrupt = whole_number("interrupt", interrupt, 0)
-        self.epochs, self._timed = 0, False
+        self.epochs = 0
 
     def prepare(self, samples: int, epochs: int | None) -> None:  # noqa: ARG002
         if epochs is None:
@@ -36,20 +36,9 @@ class SelectiveBackprop(Strategy):
         return f"SelectiveBackprop, {when}, interrupt {self.interrupt}"
 
     def selects_at(self, epoch: int, step: int, steps: int) -> bool:
-        if self._timed:
-            share = self.share()
-            return int((step + 1) * share) > int(step * share)
         done = (epoch + step / steps) / self.epochs
         interrupted = self.interrupt > 0 and (step + 1) % self.interrupt == 0
         return self.start <= done < self.end and not interrupted
-
-    def share(self) -> float:
-        """Return the part of the steps of a run that select."""
-        return (self.end - self.start) * (1 - 1 / self.interrupt if self.interrupt else 1)
-
-    def skip_warm_up(self) -> None:
-        """Spread the steps that select evenly, so that a few steps have the mean cost of the run."""
-        self._timed = True
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
         assert pool is not None

@@ -84,9 +84,6 @@ class Strategy:
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         """Take the losses of the last batch, of all ranks; indices are those of the dataset."""
 
-    def skip_warm_up(self) -> None:
-        """Behave as after the first epoch. Used to time a typical step."""
-
     def describe(self) -> str:
         """Return a text on which a saved state and the strategy that loads it must agree."""
         return type(self).__name__
