@@ -12,7 +12,7 @@ from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import holm
 from smdl.report.report import render
-from smdl.report.summaries import VERDICTS, markdown, matrix
+from smdl.report.summaries import mark, markdown, matrix
 from smdl.training.config import TrainConfig, to_dict
 from smdl.training.datasets.load import load
 from tests.experiments.base import BASE
@@ -155,7 +155,7 @@ def test_the_matrix_shows_accuracy_of_the_baseline_and_differences_of_the_others
                 assert cell.startswith(f"{finals[arm]:.1f} ")
             else:
                 assert cell.startswith(f"{gaps[arm].difference:+.1f}".replace("-", "−"))
-                assert cell.endswith(VERDICTS[gaps[arm].verdict])
+                assert cell.endswith(mark(gaps[arm]))
     assert f"| {' | '.join(rows[1])} |" in markdown(found)
 
 

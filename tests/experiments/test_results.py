@@ -61,6 +61,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         comparison("g", difference=1.0, half=None, pairs=1, seeds_needed=3),
         comparison("i", difference=0.5, half=None, pairs=3, seeds_needed=4),
         comparison("h", "better", difference=0.2, half=0.1, half_90=0.08),
+        comparison("j", difference=-1.7, half=0.9, seeds_needed=7),
     ]
     said = results.verdict(plain, tests, "time")
     for words in (
@@ -72,6 +73,7 @@ def test_the_verdict_never_says_that_there_is_no_difference():
         "too few seeds to tell for g (+1.00 points; at least 3 seeds are needed)",
         "for i (+0.50 points in every seed, and without spread there is no test; at least 4 seeds are needed)",
         "h is better by 0.20 ± 0.10 points, too little to matter",
+        "for j (-1.70 ± 0.90 points, not significant after the correction; about 7 seeds are needed)",
     ):
         assert words in said
     assert "no difference" not in said

@@ -1,6 +1,7 @@
 """The matrix of methods and regimes: a picture, and a table that fits a terminal."""
 
 import io
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,9 @@ from rich.console import Console
 
 from smdl.experiments.regimes import REGIMES, comparison
 from smdl.experiments.results import collect
-from smdl.report.figures import DARK, LIGHT, look_of, png, recoloured, svg
+from smdl.report.figures import DARK, IN_THE_DARK, LIGHT, look_of, png, svg
 from smdl.report.heat_map import LEVELS, cell_text, heat_map, shade
-from smdl.report.summaries import matrix_table
+from smdl.report.summaries import mark, matrix, matrix_table
 from tests.report import made
 
 METHODS = ["uniform", "balanced", "recommended", "recommended@0.7"]
@@ -73,6 +74,24 @@ def test_only_what_is_significant_is_framed_and_bold(results, verdict, strong):
     assert (cell.get_linewidth() > 0) is strong
 
 
+@pytest.mark.parametrize(
+    ("verdict", "difference", "half", "expected"),
+    [
+        ("unclear", -1.7, 0.9, "▽"),
+        ("unclear", 1.7, 0.9, "△"),
+        ("unclear", -1.7, 1.8, "?"),
+        ("unclear", -1.7, None, "?"),
+        ("worse", -1.7, 0.9, "▼"),
+        ("equivalent", 0.3, 0.1, "="),
+    ],
+)
+def test_an_interval_without_zero_is_no_question_mark(results, verdict, difference, half, expected):
+    one = changed(results, 0, verdict=verdict, difference=difference, half=half)
+    assert mark(one.tests[0]) == expected
+    assert matrix(one, "time")[1][1][1].endswith(f" {expected}")
+    assert cell_text(one.tests[0]).partition("\n")[0].endswith(f" {expected}")
+
+
 def test_colours_are_centred_at_zero_and_grow_with_the_difference(results):
     gaps = [-9, -5, -3, -1.5, -0.7, -0.2, 0.0, 0.2, 0.7, 1.5, 3, 5, 9]
     places = [shade(replace(results.tests[0], difference=gap)) for gap in gaps]
@@ -95,13 +114,14 @@ def test_text_is_legible_on_every_colour(theme):
         assert (high + 0.05) / (low + 0.05) > 4, colour
 
 
-def test_the_dark_picture_has_the_dark_colours(results):
+def test_every_colour_of_the_picture_has_one_in_the_dark(results):
     one = changed(results, 0, verdict="better", difference=9.0)
-    drawing = svg(lambda look: heat_map(look, one, "time"), look_of(one))
-    dark = recoloured(drawing)
-    for light_colour, dark_colour in zip((*LIGHT.diverging, LIGHT.box[1]), (*DARK.diverging, DARK.box[1]), strict=True):
-        assert (light_colour.encode() in drawing) == (dark_colour.encode() in dark)
-        assert light_colour.encode() not in dark
+    drawing = svg(lambda look: heat_map(look, one, "time"), look_of(one)).decode()
+    used = set(re.findall(r"(?:fill|stroke): var\(--c([0-9a-f]{6})\)", drawing))
+    assert {colour[1:] for colour in (*LIGHT.diverging, LIGHT.box[1])} <= used
+    for colour in used:
+        assert f"--c{colour}:#{colour};" in drawing
+        assert f"--c{colour}:{IN_THE_DARK[f'#{colour}']};" in drawing
     assert png(lambda look: heat_map(look, one, "time"), look_of(one)).startswith(b"\x89PNG")
 
 

@@ -84,7 +84,7 @@ def test_the_page_needs_nothing_but_itself(selection):
     assert "<script" not in page
     assert "<b>x" not in page
     links = re.findall(r'(?:src|srcset|href)="([^"#][^"]*)"', page)
-    assert len(links) == 7, "an icon, and three pictures in two themes"
+    assert len(links) == 4, "an icon and three pictures"
     assert all(DATA.fullmatch(link) for link in links)
 
 

@@ -70,17 +70,20 @@ def _unit(metric: str) -> str:
     return f" in {metric}" if metric else " points"
 
 
+def excludes_zero(test: Comparison) -> bool:
+    """Whether the interval of a difference excludes zero, before any correction."""
+    return test.half is not None and abs(test.difference or 0.0) > test.half
+
+
 def _negligible(test: Comparison) -> bool:
     return abs(test.difference or 0.0) + (test.half_90 or 0.0) <= test.margin
 
 
-def _without_spread(test: Comparison) -> bool:
-    return test.half is None and test.pairs >= FEWEST_SEEDS
-
-
 def _needed(test: Comparison) -> str:
-    equal = " in every seed, and without spread there is no test" if _without_spread(test) else ""
-    return f"{equal}; {seeds_text([test])} needed"
+    why = ", not significant after the correction" if excludes_zero(test) else ""
+    if test.half is None and test.pairs >= FEWEST_SEEDS:
+        why = " in every seed, and without spread there is no test"
+    return f"{why}; {seeds_text([test])} needed"
 
 
 def seeds_text(tests: Sequence[Comparison]) -> str:

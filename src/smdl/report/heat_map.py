@@ -9,7 +9,7 @@ from smdl.experiments.records import Comparison, Results
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.statistics import Difference
 from smdl.report.figures import Look, blank, label
-from smdl.report.summaries import VERDICTS, estimate_text, rows_of
+from smdl.report.summaries import LEGEND, VERDICTS, estimate_text, mark, rows_of
 
 #: Points of accuracy at which the colour becomes stronger.
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -19,8 +19,7 @@ CELL_WIDTH, CELL_HEIGHT, ROOM_LEFT, ROOM_RIGHT, ROOM_ABOVE, ROOM_BELOW = 88, 44,
 COLOUR_WIDTH = 26
 CAPTION = (
     "Difference to the baseline of the same regime, in points of accuracy, with its 95 % interval. Blue is higher"
-    " accuracy, orange is lower. Frame, bold type and ▲ or ▼: significant after Holm’s correction over the whole"
-    " matrix; = equivalent; ? too few seeds to tell. First row: accuracy of the baseline."
+    f" accuracy, orange is lower. {LEGEND} Frame and bold type: ▲ and ▼. First row: accuracy of the baseline."
 )
 
 
@@ -74,7 +73,7 @@ def cell_text(test: Comparison) -> str:
     if test.difference is None or test.verdict in ("chance", "missing"):
         return VERDICTS[test.verdict].strip("()")
     gap = estimate_text(Difference(test.difference, test.half, test.p), "+.1f")
-    return gap.replace(" ± ", f" {VERDICTS[test.verdict]}\n± ") if " ± " in gap else f"{gap} {VERDICTS[test.verdict]}"
+    return gap.replace(" ± ", f" {mark(test)}\n± ") if " ± " in gap else f"{gap} {mark(test)}"
 
 
 def _legend(figure: Figure, look: Look, whole: tuple[float, float]) -> None:

@@ -1,6 +1,5 @@
 """The page of a report: page.html.j2, filled in. It is one file that fetches nothing and runs no script."""
 
-from functools import partial
 from typing import Any
 
 import yaml
@@ -11,7 +10,7 @@ from smdl.experiments.verdicts import finding
 from smdl.report import paper_tables, plots, usage_plots
 from smdl.report import summaries as tables
 from smdl.report.contents import FigureEntry, pictured
-from smdl.report.figures import DARK, DASHES, LIGHT, data_uri, look_of
+from smdl.report.figures import DASHES, IN_THE_DARK, data_uri, look_of
 from smdl.report.panels import picture, template
 from smdl.report.usage import KINDS, Usage, uneven
 
@@ -157,10 +156,11 @@ def _first_button(results: Results, protocol: str) -> str:
 
 
 def _legend(results: Results) -> list[dict[str, str]]:
-    light, dark = look_of(results, LIGHT), look_of(results, DARK)
+    look = look_of(results)
     return [
-        {"name": arm, "light": light.colours[arm], "dark": dark.colours[arm], "line": DASHES[light.dashes[arm]]}
+        {"name": arm, "light": colour, "dark": IN_THE_DARK[colour], "line": DASHES[look.dashes[arm]]}
         for arm in results.arms
+        if (colour := look.colours[arm])
     ]
 
 
@@ -168,7 +168,7 @@ def _by_place(results: Results, figures: list[FigureEntry]) -> dict[str, list[di
     """Draw the figures of the page: place -> (button, pictures)."""
     found: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
-        pictures = [picture(panel, partial(look_of, results)) for panel in figure.panels]
+        pictures = [picture(panel, look_of(results)) for panel in figure.panels]
         if pictures:
             found.setdefault(figure.place, []).append({"button": figure.button, "pictures": pictures})
     return found

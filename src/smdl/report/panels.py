@@ -1,12 +1,11 @@
-"""What all pages are made of: templates, and pictures in a light and a dark theme."""
+"""What all pages are made of: templates and pictures."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from smdl.report.figures import DARK, LIGHT, Draw, Look, Theme, data_uri, png, recoloured, svg
+from smdl.report.figures import Draw, Look, data_uri, png, svg
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,8 @@ def template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def picture(panel: Panel, look: Callable[[Theme], Look]) -> dict[str, Any]:
-    """Draw a panel in both themes."""
-    if panel.raster:
-        light, dark = (data_uri(png(panel.draw, look(theme)), "image/png") for theme in (LIGHT, DARK))
-    else:
-        drawing = svg(panel.draw, look(LIGHT))
-        light, dark = (data_uri(each, "image/svg+xml") for each in (drawing, recoloured(drawing)))
+def picture(panel: Panel, look: Look) -> dict[str, Any]:
+    """Draw a panel."""
+    draw, kind = (png, "image/png") if panel.raster else (svg, "image/svg+xml")
     texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
-    return {"light": light, "dark": dark, **texts}
+    return {"address": data_uri(draw(panel.draw, look), kind), **texts}

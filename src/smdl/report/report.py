@@ -40,7 +40,7 @@ def render(folder: Path) -> Path:
     with disk_errors(folder / "plots"):
         (folder / "plots").mkdir(exist_ok=True)
     for figure in figures:
-        write_bytes(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(drawn, LIGHT)))
+        write_bytes(folder / "plots" / f"{figure.name}.png", png(figure.draw, look_of(drawn)))
     path = folder / "report.html"
     write_bytes(path, render_page(results, drawn, usage, figures).encode())
     return path

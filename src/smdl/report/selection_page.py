@@ -186,4 +186,4 @@ def _place(place: dict[str, Any]) -> str:
 
 
 def _picture(panel: Panel) -> dict[str, Any]:
-    return picture(panel, lambda theme: Look(["chosen"], "chosen", theme=theme))
+    return picture(panel, Look(["chosen"], "chosen"))

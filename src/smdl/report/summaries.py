@@ -11,6 +11,7 @@ from rich.text import Text
 from smdl.experiments.records import Comparison, Results, Row
 from smdl.experiments.regimes import arm_name
 from smdl.experiments.statistics import Difference, Estimate
+from smdl.experiments.verdicts import excludes_zero
 
 Column = tuple[str, str, str, str]
 #: Columns of the page's tables: (group, heading, field of the row, format).
@@ -82,7 +83,10 @@ VERDICTS = {
     "chance": "(at chance)",
     "missing": "(no runs)",
 }
-LEGEND = "▲ better, ▼ worse, = equivalent, ? too few seeds to tell; Holm’s correction over the whole table."
+LEGEND = (
+    "▲ better, ▼ worse, after Holm’s correction over the whole table; △ ▽ the interval of this cell excludes zero;"
+    " = equivalent; ? too few seeds to tell."
+)
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,13 @@ def _significance(test: Comparison | None) -> str:
     return test.verdict if test is not None and test.verdict in ("better", "worse") else ""
 
 
+def mark(test: Comparison) -> str:
+    """Return the mark of a verdict. A hollow triangle: the interval excludes zero, the corrected test does not."""
+    if test.verdict == "unclear" and excludes_zero(test):
+        return "△" if (test.difference or 0.0) > 0 else "▽"
+    return VERDICTS[test.verdict]
+
+
 def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]:
     """Return the headings and rows of a table of methods and regimes: accuracy of the baseline, difference to it and
     verdict of the others."""
@@ -221,7 +232,7 @@ def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]
         row, test = found[arm_name(method, regime)]
         if test is None:
             return f"{estimate_text(row.final_accuracy, '.1f')} %"
-        return f"{estimate_text(Difference(test.difference, test.half, test.p), '+.1f')} {VERDICTS[test.verdict]}"
+        return f"{estimate_text(Difference(test.difference, test.half, test.p), '+.1f')} {mark(test)}"
 
     rows = [[method, *(cell(method, regime) for regime in results.regimes)] for method in results.methods]
     return [f"equal {results.equal[protocol]}", *results.regimes], rows
