@@ -1,16 +1,18 @@
 """The equations as plain loops: the executable specification. Slow on purpose; only the tests use it.
 
 Nothing here is incremental, cached or vectorised. The fast paths share only what belongs to the specification: the
-random generator (`randomness`), the scalar distances, and the grid to which set terms are rounded (`arithmetic.GRID`).
+random generator (`randomness`) and the grid to which set terms are rounded (`arithmetic.GRID`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 
-from smdl.engine.arithmetic import FLAT, GRID
-from smdl.engine.distances import DISTANCES, total
+from smdl.engine.arithmetic import FLAT, GRID, ROUNDING
+from smdl.engine.distances import doubled_square
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from smdl.engine.randomness import below, derive, sample, stream
@@ -19,14 +21,54 @@ Vector = list[float]
 Score = Callable[[int, list[int]], float]
 
 
+def total(values: Iterable[float]) -> float:
+    """Add from left to right, as the compiled loops do. The built-in sum does not, from Python 3.12 on."""
+    return reduce(add, values, 0.0)
+
+
+def euclidean_distance(u: Sequence[float], v: Sequence[float]) -> float:
+    return math.sqrt(squared(u, v))
+
+
+def squared(u: Sequence[float], v: Sequence[float]) -> float:
+    return total((float(a) - float(b)) * (float(a) - float(b)) for a, b in zip(u, v, strict=True))
+
+
+def cosine_distance(u: Sequence[float], v: Sequence[float]) -> float:
+    """Return 1 − cos, the cosine rounded to a multiple of 1/GRID; 1 for a zero vector."""
+    return max(0.0, 1.0 - round(cosine(u, v) * GRID) / GRID)
+
+
+def correlation_distance(u: Sequence[float], v: Sequence[float]) -> float:
+    return cosine_distance(centred(u), centred(v))
+
+
+def centred(u: Sequence[float]) -> Vector:
+    mean = total(map(float, u)) / len(u)
+    noise = len(u) * ROUNDING * abs(mean)
+    return [gap if abs(gap) > noise else 0.0 for gap in (float(a) - mean for a in u)]
+
+
+def gaussian_distance(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> float:
+    return -math.expm1(-squared(u, v) / doubled_square(sigma))
+
+
+DISTANCES: dict[str, Callable[..., float]] = {
+    "euclidean": euclidean_distance,
+    "cosine": cosine_distance,
+    "correlation": correlation_distance,
+    "gaussian": gaussian_distance,
+}
+
+
 def entropy(p: Vector) -> float:
     """Return U (Eq. 4)."""
     return total(-q * math.log(q) for q in p if q > 0)
 
 
-def cosine(u: Vector, v: Vector) -> float:
-    dot = total(a * b for a, b in zip(u, v, strict=True))
-    norm = math.sqrt(total(a * a for a in u)) * math.sqrt(total(b * b for b in v))
+def cosine(u: Sequence[float], v: Sequence[float]) -> float:
+    dot = total(float(a) * float(b) for a, b in zip(u, v, strict=True))
+    norm = math.sqrt(total(float(a) * float(a) for a in u)) * math.sqrt(total(float(b) * float(b) for b in v))
     return dot / norm if norm > 0 else 0.0
 
 
@@ -69,11 +111,11 @@ class Specification:
         self.features: list[Vector] = pool.features.double().tolist()
         in_gradients = objective.space == "gradients"
         self.points = [gradient(pool, i) for i in range(self.n)] if in_gradients else self.features
-        self.pair = DISTANCES[objective.distance].pair
+        self.pair = DISTANCES[objective.distance]
         if in_gradients and objective.distance == "correlation":
-            self.pair = DISTANCES["cosine"].pair  # errors sum to zero except for rounding, so gradients are centred
+            self.pair = DISTANCES["cosine"]  # errors sum to zero except for rounding, so gradients are centred
         if objective.distance == "gaussian":
-            self.pair = lambda u, v: DISTANCES["gaussian"].pair(u, v, objective.sigma or self._median())
+            self.pair = lambda u, v: DISTANCES["gaussian"](u, v, objective.sigma or self._median())
         self.units: dict[str, float] = {}
         self.raw: dict[str, Score] = {name: getattr(self, f"_{name}")() for name in objective.weights}
 
@@ -104,7 +146,7 @@ class Specification:
 
     def _mean_distance(self) -> Score:
         mean = [total(column) / self.n for column in zip(*self.features, strict=True)]
-        return lambda a, _: DISTANCES["euclidean"].pair(self.features[a], mean)
+        return lambda a, _: DISTANCES["euclidean"](self.features[a], mean)
 
     def _feature_match(self) -> Score:
         assert self.pool.reference is not None
@@ -193,9 +235,9 @@ class Specification:
             if self.objective.kernel == "linear":
                 value = total(a * b for a, b in zip(points[i], points[j], strict=True))
             elif self.objective.kernel == "cosine":
-                value = 1.0 - DISTANCES["cosine"].pair(points[i], points[j])
+                value = 1.0 - DISTANCES["cosine"](points[i], points[j])
             else:
-                value = 1.0 - DISTANCES["gaussian"].pair(points[i], points[j], sigma)
+                value = 1.0 - DISTANCES["gaussian"](points[i], points[j], sigma)
             return value / self.objective.noise
 
         scale = math.log1p(max(entry(i, i) for i in range(self.n)))
@@ -231,12 +273,12 @@ class Specification:
             if self.objective.space == "gradients":
                 return 2 * max(math.sqrt(total(x * x for x in g)) for g in self.points)
             mean = [total(column) / self.n for column in zip(*self.points, strict=True)]
-            return 2 * max(DISTANCES["euclidean"].pair(point, mean) for point in self.points)
+            return 2 * max(DISTANCES["euclidean"](point, mean) for point in self.points)
         return 1.0 if self.objective.distance == "gaussian" else 2.0
 
     def _median(self) -> float:
         points = [self.points[i] for i in range(0, self.n, max(1, self.n // 64))][:64]
-        gaps = sorted(DISTANCES["euclidean"].pair(u, v) for i, u in enumerate(points) for v in points[i + 1 :])
+        gaps = sorted(DISTANCES["euclidean"](u, v) for i, u in enumerate(points) for v in points[i + 1 :])
         gaps = [gap for gap in gaps if gap > 0]
         return gaps[len(gaps) // 2] if gaps else 1.0
 
@@ -393,7 +435,7 @@ class Released:
         columns = (
             [self.entropies[a] for a in candidates],
             [self.redundancy(a, selected) for a in candidates],
-            [-DISTANCES["euclidean"].pair(self.features[a], self.mean) for a in candidates],
+            [-DISTANCES["euclidean"](self.features[a], self.mean) for a in candidates],
             [self.coverage(a, selected) for a in candidates],
         )
         sums = [total(column) for column in columns]
@@ -403,7 +445,7 @@ class Released:
         return scores.index(max(scores))
 
     def redundancy(self, a: int, selected: list[int]) -> float:
-        return min([DISTANCES["euclidean"].pair(self.features[a], self.features[j]) for j in selected], default=0.0)
+        return min([DISTANCES["euclidean"](self.features[a], self.features[j]) for j in selected], default=0.0)
 
     def coverage(self, a: int, selected: list[int]) -> float:
         """Return Σ_u √(mass of u in S + a), where a sample's masses are the softmax of its features, clamped at 0."""

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
-from smdl.engine.distances import DISTANCES
 from smdl.engine.jit import compiled
 from smdl.engine.similarity import distance, similarity_matrix
 from tests.conftest import pools
-from tests.specification import Specification
+from tests.engine.greedy.test_specification import fast, in_torch
+from tests.specification import DISTANCES, Specification, select
 
 
 @compiled
@@ -60,7 +60,7 @@ def test_points_far_from_the_origin_keep_their_distances(name):
     problem = smdl.Objective(redundancy=1.0, distance=name, sigma=1.0).on(smdl.Pool(rows))
     i = torch.arange(4)
     gaps = problem.geometry.metric.between(i[:, None], i[None, :]).numpy()
-    scalar = np.array([[DISTANCES[name].pair(u, v) for v in rows] for u in rows])
+    scalar = np.array([[DISTANCES[name](u, v) for v in rows] for u in rows])
     np.testing.assert_allclose(gaps, scalar, rtol=1e-6, atol=1e-7)
     if name in ("euclidean", "gaussian"):
         assert gaps[0, 1] > 0.1
@@ -77,9 +77,34 @@ def test_neighbours_are_the_nearest_with_ties_to_the_lower_index():
         assert graph.similarities[i].tolist() == dense[i, row].tolist()
 
 
+@pytest.mark.parametrize("distance", ["cosine", "correlation"])
+@pytest.mark.parametrize("space", ["features", "gradients"])
+def test_parallel_points_are_equally_far_whatever_their_length(space, distance):
+    """Without a grid, the last digit of √2 · √18 decides which of them is nearer."""
+    lengths = np.arange(1, 9, dtype=np.float32)
+    features = lengths[:, None] * np.float32([1, 1, 3, 4]) if space == "features" else np.zeros((8, 1), np.float32)
+    right = np.float32(1) - lengths / 16
+    pool = smdl.Pool(features, np.stack([right, 1 - right], 1), np.zeros(8, np.int64))
+    objective = smdl.Objective(facility_location=1.0, distance=distance, space=space, neighbours=3)
+    geometry, every = objective.on(pool).geometry, torch.arange(8)
+    assert not geometry.metric.between(every[:, None], every[None, :]).any()
+    assert not all_pairs(geometry.points).any()
+    assert geometry.graph is not None
+    assert geometry.graph.neighbours[:, 1:].tolist() == [[1, 2], [0, 2], *[[0, 1]] * 6]
+
+
+@pytest.mark.parametrize("path", [fast, in_torch])
+def test_three_parallel_gradients_pick_what_the_equations_pick(path):
+    probabilities = np.array([[0.5, 0.5], [0.5, 0.5], [0.625, 0.375]])
+    pool = smdl.Pool(np.zeros((3, 1)), probabilities, [0, 0, 0])
+    objective = smdl.Objective(facility_location=0.1, distance="cosine", space="gradients", neighbours=2)
+    for seed in range(4):
+        assert path(pool, objective, 2, "lazy", seed=seed).indices.tolist() == select(pool, objective, 2, seed=seed)[0]
+
+
 def test_the_cosine_of_a_zero_vector_is_zero():
     for name in ("cosine", "correlation"):
-        assert DISTANCES[name].pair([0.0, 0.0], [1.0, 2.0]) == 1.0
+        assert DISTANCES[name]([0.0, 0.0], [1.0, 2.0]) == 1.0
 
 
 @pytest.mark.parametrize("sigma", [0, -1.0, float("nan"), float("inf")])
@@ -91,5 +116,5 @@ def test_a_bad_sigma_is_refused(sigma):
 def test_constant_rows_correlate_with_nothing():
     rows = np.full((2, 3), 0.1)
     problem = smdl.Objective(redundancy=1.0, distance="correlation").on(smdl.Pool(rows))
-    assert DISTANCES["correlation"].pair(rows[0], rows[1]) == 1.0
+    assert DISTANCES["correlation"](rows[0], rows[1]) == 1.0
     assert all_pairs(problem.geometry.points).tolist() == [[1.0, 1.0], [1.0, 1.0]]

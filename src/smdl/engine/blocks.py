@@ -16,7 +16,7 @@ from torch import Tensor
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import inverse
 from smdl.engine.block_loops import Columns, Measure, add_rises, finish, list_rises, scan, to_similarities
-from smdl.engine.distances import COSINE, EUCLIDEAN, GAUSSIAN, Metric, by_chunks
+from smdl.engine.distances import COSINE, EUCLIDEAN, GAUSSIAN, Metric, by_chunks, one_minus_cosines
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.pool import host, real, widest
 from smdl.engine.similarity import Graph
@@ -159,8 +159,7 @@ class Blocks:
         if a.errors is not None and b.errors is not None:
             dots = (dots + m.bias) * (a.errors @ b.errors.T)
         if m.code == COSINE:
-            norms = a.size[:, None] * b.size
-            return torch.where(norms > 0, 1.0 - dots / norms, 1.0).clamp(min=0.0)
+            return one_minus_cosines(dots, a.size[:, None] * b.size)
         gaps = a.size[:, None] + b.size - 2.0 * dots
         i, j = torch.nonzero(gaps < m.near, as_tuple=True)
         gaps[i, j] = by_chunks(lambda i, j: self._exact(a, b, i, j), i, j, a.rows.shape[1])

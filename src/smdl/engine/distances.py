@@ -7,10 +7,8 @@ Distances are computed from differences, never from ‖u‖² + ‖v‖² − 2�
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from operator import add
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,57 +26,13 @@ EUCLIDEAN, COSINE, GAUSSIAN = 0, 1, 2
 CHUNK = 1 << 22
 
 
-def total(values: Iterable[float]) -> float:
-    """Add from left to right, as the compiled loops do. The built-in sum does not, from Python 3.12 on."""
-    return reduce(add, values, 0.0)
-
-
-def _euclidean(u: Sequence[float], v: Sequence[float]) -> float:
-    return math.sqrt(_squared(u, v))
-
-
-def _squared(u: Sequence[float], v: Sequence[float]) -> float:
-    return total((float(a) - float(b)) * (float(a) - float(b)) for a, b in zip(u, v, strict=True))
-
-
-def _cosine(u: Sequence[float], v: Sequence[float]) -> float:
-    dot = total(float(a) * float(b) for a, b in zip(u, v, strict=True))
-    norm = math.sqrt(total(float(a) * float(a) for a in u)) * math.sqrt(total(float(b) * float(b) for b in v))
-    return max(0.0, 1.0 - dot / norm) if norm > 0 else 1.0
-
-
-def _correlation(u: Sequence[float], v: Sequence[float]) -> float:
-    return _cosine(_centred(u), _centred(v))
-
-
-def _centred(u: Sequence[float]) -> list[float]:
-    mean = total(map(float, u)) / len(u)
-    noise = len(u) * arithmetic.ROUNDING * abs(mean)
-    return [gap if abs(gap) > noise else 0.0 for gap in (float(a) - mean for a in u)]
-
-
-def _gaussian(u: Sequence[float], v: Sequence[float], sigma: float = 1.0) -> float:
-    return -math.expm1(-_squared(u, v) / doubled_square(sigma))
-
-
 def doubled_square(sigma: float) -> float:
     """Return 2σ², and never 0: 0 / 0 is not a distance."""
     return max(2.0 * sigma * sigma, sys.float_info.min)
 
 
-class Distance(NamedTuple):
-    """A distance: its scalar form, and its code in the vectorised and compiled forms."""
-
-    pair: Callable[..., float]
-    code: int
-
-
-DISTANCES = {
-    "euclidean": Distance(_euclidean, EUCLIDEAN),
-    "cosine": Distance(_cosine, COSINE),
-    "correlation": Distance(_correlation, COSINE),  # cosine of centred rows
-    "gaussian": Distance(_gaussian, GAUSSIAN),
-}
+#: The code of each distance in the vectorised and compiled forms; correlation is the cosine of centred rows.
+DISTANCES = {"euclidean": EUCLIDEAN, "cosine": COSINE, "correlation": COSINE, "gaussian": GAUSSIAN}
 
 
 class FeatureSpace:
@@ -136,7 +90,7 @@ class Metric:
         self, pool: Pool, space: "FeatureSpace | GradientSpace", name: str, sigma: float | None = None
     ) -> None:
         self.name, self.space, self.size = name, space, len(pool)
-        self.code = DISTANCES[name].code
+        self.code = DISTANCES[name]
         self._device = pool.device
         self.sigma = (sigma or self._median()) if self.code == GAUSSIAN else 1.0
         self.doubled = doubled_square(self.sigma)
@@ -147,8 +101,7 @@ class Metric:
         """Return φ of the points i and j, broadcast against each other."""
         if self._lengths is not None:
             norm = self._lengths[i] * self._lengths[j]
-            cosine = torch.where(norm > 0, self.space.inner(i, j).to(norm.dtype) / norm, 0.0)
-            return (1.0 - cosine).clamp(min=0.0)
+            return one_minus_cosines(self.space.inner(i, j).to(norm.dtype), norm)
         squared = self.space.squared(i, j).to(real(self._device))
         return squared.sqrt() if self.code == EUCLIDEAN else -torch.expm1(-squared / self.doubled)
 
@@ -160,6 +113,12 @@ class Metric:
         gaps = np.sort(np.sqrt(host(squared[upper[0], upper[1]]).astype(np.float64)))
         gaps = gaps[gaps > 0]
         return float(gaps[len(gaps) // 2]) if len(gaps) else 1.0
+
+
+def one_minus_cosines(dots: Tensor, norms: Tensor) -> Tensor:
+    """Do what `similarity.one_minus_cosine` does, on any device."""
+    cosines = (dots / norms * arithmetic.GRID).round() / arithmetic.GRID
+    return torch.where(norms > 0, 1.0 - cosines, 1.0).clamp(min=0.0)
 
 
 def by_chunks(function: Callable[[Tensor, Tensor], Tensor], i: Tensor, j: Tensor, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from smdl.engine.arithmetic import value
+from smdl.engine.arithmetic import GRID, value
 from smdl.engine.distances import COSINE, EUCLIDEAN, Metric
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.jit import INLINED, compiled, inlined, reordered
@@ -130,7 +130,9 @@ def gradient_gap(a, b, ei, ej, fi, fj):
 
 @inlined
 def one_minus_cosine(dot, norm):
-    return max(0.0, 1.0 - dot / norm) if norm > 0.0 else 1.0
+    """Return 1 − cos, the cosine rounded to a multiple of 1/GRID: parallel points are equally far, whatever their
+    length."""
+    return max(0.0, 1.0 - np.rint(dot / norm * GRID) / GRID) if norm > 0.0 else 1.0
 
 
 def distance(points: Points, i: int, j: int) -> float:
