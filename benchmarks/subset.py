@@ -19,7 +19,7 @@ import coreset
 import data
 import smdl
 from smdl.engine.greedy import subset
-from smdl.engine.terms import FacilityLocation
+from smdl.engine.terms.facility_location import FacilityLocation
 from smdl.training.config import DataConfig
 from smdl.training.datasets.load import load
 from timing import commit, processor

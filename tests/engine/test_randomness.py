@@ -15,6 +15,12 @@ def test_compiled_draws_are_the_specified_ones(key, counter, n):
     assert randomness.below_compiled(np.uint64(key), counter, n) == randomness.below(key, counter, n) < n
 
 
+@given(KEYS, st.integers(0, 2**31), st.integers(0, 20), st.integers(1, 2**32 - 1))
+def test_many_draws_are_the_single_ones(key, start, count, n):
+    drawn = randomness.draws(key, start, count, n).tolist()
+    assert drawn == [randomness.below(key, start + t, n) for t in range(count)]
+
+
 @given(KEYS, st.integers(1, 30), st.data())
 def test_compiled_sample_is_the_specified_one(key, n, data):
     remaining = data.draw(st.integers(1, n))

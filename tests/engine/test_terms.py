@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
-from smdl.engine.terms import TERMS, ModularTerm
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.term import ModularTerm
 from tests.conftest import MODULAR_TERMS, SET_TERMS, objectives, pools
 
 SUBMODULAR = tuple(name for name, term in TERMS.items() if term.submodular and not issubclass(term, ModularTerm))

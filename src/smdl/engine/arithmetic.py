@@ -1,7 +1,7 @@
 """Scores in float64: compiled loops that add from left to right.
 
 Loops need no temporary arrays. Without fast-math they give the same bits as the plain Python loops of
-`greedy/specification.py`. Only squared norms are added in any order: they are a scale, and that is faster.
+`tests/specification.py`. Only squared norms are added in any order: they are a scale, and that is faster.
 """
 
 import math

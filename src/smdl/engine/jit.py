@@ -19,16 +19,19 @@ _njit: Any = njit
 PLAIN: Any = {"nogil": True}
 INLINED: Any = {**PLAIN, "forceinline": True}
 
-#: The modules with compiled loops, and this one, which says how they are compiled.
+#: The modules with compiled loops or parts of them, and this one, which says how they are compiled.
 KERNEL_MODULES = (
     "arithmetic.py",
     "block_loops.py",
-    "greedy/determinant.py",
     "greedy/gains.py",
     "greedy/kernels.py",
     "jit.py",
     "randomness.py",
     "similarity.py",
+    "terms/facility_location.py",
+    "terms/feature_coverage.py",
+    "terms/log_determinant.py",
+    "terms/redundancy.py",
 )
 
 

@@ -17,7 +17,8 @@ from smdl.engine.arithmetic import CONCAVE
 from smdl.engine.distances import DISTANCES
 from smdl.engine.geometry import Geometry
 from smdl.engine.pool import Pool
-from smdl.engine.terms import TERMS, ModularTerm, SetTerm
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.term import ModularTerm, SetTerm
 
 SPACES = ("features", "gradients")
 NORMALISATIONS = ("pool", "candidates")

@@ -75,6 +75,19 @@ def below_compiled(key: np.uint64, counter: int, n: int) -> int:
     return np.int64(high >> _32)  # type: ignore[return-value]
 
 
+def draws(key: int, start: int, count: int, n: int) -> np.ndarray:
+    """Return `below(key, t, n)` for t = start, start + 1, ..., (count,) int64; n < 2³²."""
+    out = np.empty(count, np.int64)
+    _fill(np.uint64(key), start, n, out)
+    return out
+
+
+@compiled
+def _fill(key: np.uint64, start: int, n: int, out: np.ndarray) -> None:
+    for t in range(len(out)):
+        out[t] = below_compiled(key, start + t, n)
+
+
 @compiled
 def sample_compiled(order: np.ndarray, remaining: int, count: int, key: np.uint64) -> None:
     """`sample`, for compiled callers."""

@@ -20,7 +20,9 @@ from smdl.engine.limits import as_array, candidates_of, check_indices, check_siz
 from smdl.engine.objective import Objective, Problem, as_objective
 from smdl.engine.plan import LONG, make_plan, resolve_optimizer, with_sample
 from smdl.engine.pool import HALVES, Array, Pool
-from smdl.engine.terms import TERMS, FacilityLocation, ModularTerm
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.facility_location import FacilityLocation
+from smdl.engine.terms.term import ModularTerm
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,9 @@ class Selection:
     def shares(self) -> np.ndarray | None:
         """How many samples of the pool each pick represents, (k,); None unless the objective has facility_location."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
-        return _shares(term, self._pool_rows) if isinstance(term, FacilityLocation) else None
+        if not isinstance(term, FacilityLocation):
+            return None
+        return term.shares(torch.from_numpy(self._pool_rows).to(term.pool.device))
 
     @cached_property
     def terms(self) -> dict[str, float] | None:
@@ -254,9 +258,11 @@ def _evaluate(problem: Problem, chosen: np.ndarray) -> Evaluation:
             terms[name] = float(weight * problem.scaled(name)[chosen].sum())
         else:
             terms[name] = problem.coefficient(name) * _gain_sum(problem, name, chosen)
-    as_printed = dict(terms)
-    if "redundancy" in terms:
-        as_printed["redundancy"] = problem.coefficient("redundancy") * _redundancy_as_printed(problem, chosen)
+    as_printed, rows = dict(terms), torch.from_numpy(chosen).to(problem.pool.device)
+    for name, term in problem.set_terms.items():
+        printed = term.as_printed(rows)
+        if printed is not None:
+            as_printed[name] = problem.coefficient(name) * printed
     return Evaluation(math.fsum(terms.values()), math.fsum(as_printed.values()), terms)
 
 
@@ -271,26 +277,3 @@ def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:
         total += float(term.gains(table[:, k : k + 1])[0, 0])
         term.add(table[:, k])
     return total
-
-
-def _redundancy_as_printed(problem: Problem, chosen: np.ndarray) -> float:
-    """Return Σ_{i ∈ S} min_{j ∈ S, j ≠ i} φ(i, j); D if S has one sample."""
-    if len(chosen) < 2:
-        return problem.geometry.metric.bound * len(chosen)
-    rows = torch.from_numpy(chosen).to(problem.pool.device)
-    distances = problem.geometry.metric.between(rows[:, None], rows[None, :])
-    distances.fill_diagonal_(math.inf)
-    return float(distances.min(dim=1).values.sum())
-
-
-def _shares(term: FacilityLocation, chosen: np.ndarray) -> np.ndarray:
-    """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Counts on a
-    sample of the pool are scaled to the whole pool."""
-    device, n = term.pool.device, term.count
-    best, owner = torch.zeros(n, device=device), torch.full((n,), -1, device=device)
-    for k, index in enumerate(torch.from_numpy(chosen).to(device)):
-        similarities = term.similarities(index)
-        owner[similarities > best] = k
-        best = torch.maximum(best, similarities)
-    counts = torch.bincount(owner[owner >= 0], minlength=len(chosen))
-    return counts.cpu().numpy() * (len(term.pool) / n)

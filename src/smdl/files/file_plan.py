@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smdl.engine.randomness import derive, stream
+from smdl.engine.randomness import derive, draws, stream
 
 #: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose.
 PART_ROWS = 250_000
@@ -17,7 +17,6 @@ PART_ROWS = 250_000
 MAPPED_ROWS = 10_000_000
 #: Random rows that the candidates of a merge are scored against; as many as the candidates if those are more.
 REFERENCE_ROWS = 20_000
-_GOLDEN, _A, _B = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 #: Streams of random numbers below the seed.
 _PARTS, _REFERENCE = 100, 101
 
@@ -81,7 +80,7 @@ def part_rows(seed: int, rows: int, partitions: int, number: int, shuffled: bool
     key, found = stream(seed, _PARTS), []
     for start in range(0, rows, 1 << 22):
         numbers = np.arange(start, min(rows, start + (1 << 22)))
-        drawn = _high_word(key, numbers, partitions)
+        drawn = draws(key, start, len(numbers), partitions)
         found.append(numbers[drawn == number])
     return np.concatenate(found)
 
@@ -92,17 +91,7 @@ def reference_rows(seed: int, level: int, number: int, rows: int, least: int = 0
     if rows <= count:
         return np.arange(rows)
     key = derive(derive(stream(seed, _REFERENCE), level), number)
-    return np.unique(_high_word(key, np.arange(count), rows))
-
-
-def _high_word(key: int, counters: np.ndarray, n: int) -> np.ndarray:
-    """Draw from 0..n-1 for each counter: `randomness.derive` over arrays; n < 2³² draws from the upper 32 bits."""
-    with np.errstate(over="ignore"):
-        z = np.uint64(key) + (counters.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * _A
-        z = (z ^ (z >> np.uint64(27))) * _B
-        z ^= z >> np.uint64(31)
-        return (((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
+    return np.unique(draws(key, 0, count, rows))
 
 
 def check_rows(name: str, rows: Any, total: int) -> np.ndarray:

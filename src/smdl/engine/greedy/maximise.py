@@ -21,7 +21,8 @@ from smdl.engine.greedy import gains, kernels, subset
 from smdl.engine.objective import Problem
 from smdl.engine.pool import widest
 from smdl.engine.randomness import below, derive, sample_compiled
-from smdl.engine.terms import TERMS, ModularTerm
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.term import ModularTerm
 
 OPTIMIZERS = ("naive", "lazy", "stochastic", "subset")
 

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from smdl.engine.blocks import ROWS
 from smdl.engine.greedy import kernels
-from smdl.engine.greedy.gains import ListedFacilityLocation
 from smdl.engine.objective import Problem
 from smdl.engine.randomness import derive, sample_compiled
-from smdl.engine.terms import FacilityLocation
+from smdl.engine.terms.facility_location import FacilityLocation, ListedFacilityLocation
 
 #: Fewest candidates; how many there are for each pick if that is more; and for each pick of a stage before the last.
 FEWEST, PER_PICK, PER_EARLY_PICK = 1 << 16, 16, 32

@@ -1,0 +1,87 @@
+"""What every term is made of: a score per sample, or gains that depend on the batch so far.
+
+A modular term scores every sample on its own; `scores()` is computed once per pool. A set term depends on the batch so
+far. It works on several disjoint partitions at once, and row p of every array belongs to partition p:
+
+    gains(candidates)   (P, K) indices -> (P, K): F(a | S_p) of each candidate
+    add(picks)          (P,) indices: S_p <- S_p + {a}
+
+`unit` is the gain that counts as 1 before the weight is applied: one positive constant per pool, never a shift.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smdl.engine.geometry import Geometry
+from smdl.engine.pool import Pool, real
+
+
+class Loops(NamedTuple):
+    """The compiled form of a set term, for terms of one type: what the loops of `greedy` call.
+
+    The arguments must have these names: numba chooses the functions by the type of the term.
+    """
+
+    empty_state: Callable[..., Any]  # (term): what the term keeps of the batch S, for S = ∅
+    gain_of: Callable[..., Any]  # (term, state, base, a, picked, seen, count, bound, best), see `greedy.gains`
+    add_pick: Callable[..., Any]  # (term, state, a): S <- S + {a}
+
+
+class Term:
+    """One term of an objective, over the points of a pool."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    submodular: ClassVar[bool] = True  # monotone and submodular; a property test checks it
+    loops: ClassVar[Mapping[type, Loops]] = {}  # by type of what `compiled` returns
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.pool: Pool = geometry.pool
+
+
+class ModularTerm(Term):
+    """A term that scores each sample on its own: F(S) = Σ of the scores."""
+
+    def check(self) -> None:
+        """Warn about doubtful input. Called once per pool."""
+
+    def scores(self) -> np.ndarray:
+        """Return the raw scores on the host, (N,) float64."""
+        raise NotImplementedError
+
+
+class SetTerm(Term):
+    """A term whose gains depend on the batch so far."""
+
+    unit: float = 1.0
+
+    @property
+    def costly(self) -> bool:
+        """Whether a gain costs so much that bounds should spare it."""
+        return False
+
+    def start(self, parts: Tensor) -> None:
+        """Set S_p <- ∅ for each partition. `parts` is (P, Q) indices; short rows are padded with their first member."""
+        raise NotImplementedError
+
+    def gains(self, candidates: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def add(self, picks: Tensor) -> None:
+        raise NotImplementedError
+
+    def compiled(self, coefficient: float, size: int) -> Any:  # noqa: ARG002
+        """Return the term as the compiled loops take it, its gains times `coefficient`, for batches of `size`; None
+        where it has no compiled form."""
+        return None
+
+    def as_printed(self, chosen: Tensor) -> float | None:  # noqa: ARG002
+        """Return F(S) as the paper prints it; None where it is the sum of the gains."""
+        return None
+
+    def tensor(self, *shape: int, fill: float = 0.0) -> Tensor:
+        return torch.full(shape, fill, dtype=real(self.pool.device), device=self.pool.device)
