@@ -124,40 +124,136 @@ COMMANDS: list[list[str]] = [
     ["data", "get", "cifar11"],
     ["doctor", "extra"],
 ]
-#: Config files that no run can be made of.
-FILES = [
-    "epochs: [",
-    "- 1\n- 2",
-    "3",
-    "text",
-    "epochs: three",
-    "epochs: 3\nepochs: 4",
-    "data: {name: digits, name: cifar10}",
-    "optimizer: null",
-    "optimizer: 3",
-    "optimizer: {lr: {a: 1}}",
-    "optimizer: {lr: [0.1]}",
-    "epoch: 3",
-    "data: {nam: digits}",
-    "method: [paper]",
-    "objective: paper",
-    "objective: {preset: paper}",
-    "strategy: uniform",
-    "batch_size: true",
-    "batch_size: [5, 20]",
-    "batch_size: 1e3",
-    "a: &a [*a]",
-    "data: &d {name: *d}",
-    "!!python/object/apply:os.system ['true']",
-    "epochs: !!python/name:os.system",
-    "\x00",
-    "\t- x",
-    "options: {partitions: .nan}",
-    "candidates: {source: full, every: 0}",
-]
+#: Config files that no run can be made of, and what the message says.
+FILES = {
+    "epochs: [": "wrong.yaml cannot be read: while parsing",
+    "- 1\n- 2": "a config must be a mapping of names to values, got [1, 2]",
+    "3": "a config must be a mapping of names to values, got 3",
+    "text": "a config must be a mapping of names to values, got 'text'",
+    "epochs: three": "epochs must be a whole number, got 'three'",
+    "epochs: 3\nepochs: 4": "epochs is given twice",
+    "data: {name: digits, name: cifar10}": "name is given twice",
+    "optimizer: null": "optimizer must be a mapping of names to values, got None",
+    "optimizer: 3": "optimizer must be a mapping of names to values, got 3",
+    "optimizer: {lr: {a: 1}}": "optimizer.lr must be a finite number",
+    "optimizer: {lr: [0.1]}": "optimizer.lr must be a finite number, got '[0.1]'",
+    "epoch: 3": "unknown option --epoch; did you mean --epochs?",
+    "data: {nam: digits}": "unknown option --data.nam; did you mean --data.name?",
+    "method: [paper]": "method must be a text",
+    "objective: paper": "objective must be a mapping of names to values, got 'paper'",
+    "objective: {preset: paper}": "unknown term 'preset'",
+    "strategy: uniform": "unknown option --strategy",
+    "batch_size: true": "batch_size must be a whole number, got 'True'",
+    "batch_size: [5, 20]": "batch_size must be a whole number, got '[5, 20]'",
+    "batch_size: 1e3": "batch_size must be a whole number, got '1000.0'",
+    "a: &a [*a]": "unknown option --a",
+    "data: &d {name: *d}": "data.name must be a text",
+    "!!python/object/apply:os.system ['true']": "could not determine a constructor for the tag",
+    "epochs: !!python/name:os.system": "could not determine a constructor for the tag",
+    "\u0000": "wrong.yaml cannot be read: unacceptable character",
+    "\t- x": "wrong.yaml cannot be read: while scanning",
+    "options: {partitions: .nan}": "partitions must be a whole number ≥ 1, got nan",
+    "candidates: {source: full, every: 0}": "every must be a whole number ≥ 1, got 0",
+}
 
 
-def check(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+#: The messages about other commands than `--option=value`, and those that name another word than the option.
+SAID = {
+    "trian": "unknown command 'trian'; did you mean 'train'?",
+    "compare extra": "unrecognized arguments: extra",
+    "--nothing": "unrecognized arguments: --nothing",
+    "train extra": "unrecognized arguments: extra",
+    "train --": "unrecognized arguments: --",
+    "train ---x": "unknown option ---x",
+    "train --device=null": "device must be auto, cpu, or an available device, got 'null'",
+    "train --method=json:nothing": "unknown method in json 'nothing'",
+    "train --tracker=json:nothing": "unknown --tracker in json 'nothing'",
+    "train --options={partitons: 1}": "unknown option of method recommended 'partitons'; did you mean 'partitions'?",
+    "train --options={partitions: 0}": "partitions must be a whole number ≥ 1, got 0",
+    "train --options={optimizer: 3}": "optimizer must be one of auto, lazy, naive, stochastic, subset, got 3",
+    "train --options.partitons=3": "unknown option of method recommended 'partitons'; did you mean 'partitions'?",
+    "train --candidates={source: ful}": "unknown candidates.source 'ful'; did you mean 'full'?",
+    "train --candidates={factor: 0}": "factor must be a number ≥ 1, got 0",
+    "train --candidates={source: full, every: x}": "every must be a whole number ≥ 1, got 'x'",
+    "train --objective={redundency: 1}": "unknown term 'redundency'; did you mean 'redundancy'?",
+    "train --data=null": "data must be a mapping of names to values, got 'null'",
+    "train --data={nam: digits}": "unknown option --data.nam; did you mean --data.name?",
+    "train --data.name=digit": "unknown data set 'digit'; did you mean 'digits'?",
+    "train --data.name=": "unknown data set ''",
+    "train --data.name=os:getcwd": "what os:getcwd returns must be (train, test)",
+    "train --data.name=[]": "unknown data set '[]'",
+    "train --data.train_size=5": "batch_size must be at most the dataset's 5 samples, got 50",
+    "train --data.hidden_imbalance 5 --data.imbalance 5": "data.imbalance and data.hidden_imbalance cannot be combined",
+    "train --model=null": "model must be a mapping of names to values, got 'null'",
+    "train --model={nam: mlp}": "unknown option --model.nam; did you mean --model.name?",
+    "train --model.name=resnet18": "unknown model 'resnet18'; did you mean 'resnet8'?",
+    "train --model.name=": "unknown model ''",
+    "train --model.name=[]": "unknown model '[]'",
+    "train --optimizer=null": "optimizer must be a mapping of names to values, got 'null'",
+    "train --schedule=null": "schedule must be a mapping of names to values, got 'null'",
+    "train --schedule.milestones=[0]": "schedule.milestones must be fractions of the run in (0, 1), got [0.0]",
+    "train --schedule.milestones=[a]": "schedule.milestones must be a finite number, got 'a'",
+    "train --loss_options={smoothing: 0.1}": "loss_options do not fit CrossEntropyLoss",
+    "train --config=no/such/file.yaml": "no/such/file.yaml cannot be read",
+    "train --config=/": "/ cannot be read",
+    "train --config=.": ". cannot be read",
+    "train --resume=": ". is not the folder of a run",
+    "train --resume=no/such/folder": "no/such/folder is not the folder of a run",
+    "train --resume=.": ". is not the folder of a run",
+    "train --resume x --epochs 3": "a resumed run keeps its config: leave out epochs",
+    "train --epoch 3": "unknown option --epoch; did you mean --epochs?",
+    "train --strategy uniform": "unknown option --strategy",
+    "train --objective.preset paper": "unknown term 'preset'",
+    "train --selection.refresh_every 5": "did you mean --options.refresh_every?",
+    "train --method uniform --options.pressure 3": "method uniform takes no options, got 'pressure'",
+    "train --method uniform --objective.redundancy 1": "method uniform has no objective: leave out",
+    "train --candidates.source full --candidates.replacement true": "Full(replacement=True) needs a strategy",
+    "train --objective.log_determinant 1 --objective.noise 1e-30": "log_determinant needs noise of at least",
+    "compare --methods=papper": "unknown method 'papper'; did you mean 'paper'?",
+    "compare --methods=uniform,papper": "unknown method 'papper'; did you mean 'paper'?",
+    "compare --methods=os:system,uniform": "method os:system cannot make its strategy",
+    "compare --protocols=step": "unknown protocol 'step'; did you mean 'steps'?",
+    "compare --protocols=steps,tim": "unknown protocol 'tim'; did you mean 'time'?",
+    "compare --protocols=[]": "unknown protocol '[]'",
+    "compare --seed 3": "--seed is not an option of smdl compare: use --seeds",
+    "compare --method 3": "--method is not an option of smdl compare: use --methods",
+    "compare --options.x 3": "--options.x is not an option of smdl compare: use --methods",
+    "compare --candidates.every 3": "--candidates.every is not an option of smdl compare: use --methods",
+    "compare --strategies 3": "unknown option --strategies",
+    "compare --seeds auto --minutes 3": "give --seeds auto or --minutes, not both",
+    "ablate": "required: sweep",
+    "ablate distanc": "unknown sweep 'distanc'; did you mean 'distance'?",
+    "ablate distance --values cosin": "unknown value for distance 'cosin'; did you mean 'cosine'?",
+    "ablate learning-rate --values fast": "values for learning-rate must be numbers such as 0.001, got fast",
+    "ablate batch-size --values 1.5": "values for batch-size must be numbers such as 200, got 1.5",
+    "ablate distance --method paper": "--method is not an option of smdl ablate: the sweep sets it",
+    "reproduce": "required: item",
+    "reproduce table-9": "unknown item 'table-9'",
+    "reproduce table-1 --scale tiny": "unknown --scale 'tiny'",
+    "reproduce table-1 --seeds 0": "--seeds: expected a whole number ≥ 1, got '0'",
+    "reproduce table-1 --scale paper --data.root no/such/folder": "scale paper needs cifar10, cifar100, svhn",
+    "report": "required: folders",
+    "report no/such/folder": "no/such/folder holds neither an experiment",
+    "report .": ". holds neither an experiment",
+    "report --html .": "unknown option --html",
+    "data": "required: action",
+    "data lst": "unknown action 'lst'; did you mean 'list'?",
+    "data get": "smdl data get needs the name of a data set",
+    "data get cifar11": "unknown downloadable data set 'cifar11'; did you mean 'cifar10'?",
+    "doctor extra": "unrecognized arguments: extra",
+}
+
+
+def said(argv: list[str]) -> list[str]:
+    """Return what the message has to say: of a wrong value, the last part of its option and the value."""
+    if " ".join(argv) in SAID:
+        return [SAID[" ".join(argv)]]
+    option, value = argv[-1].split("=")
+    return [option.lstrip("-").rpartition(".")[2], {"null": "None", "true": "rue"}.get(value, value)]
+
+
+def check(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> str:
+    """Run a wrong command and return its message."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SMDL_CACHE", str(tmp_path / "cache"))
     before = sorted(tmp_path.rglob("*"))
@@ -172,6 +268,7 @@ def check(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert lines[0].startswith("smdl: ")
     assert len(lines[0]) < 500
     assert sorted(tmp_path.rglob("*")) == before
+    return lines[0]
 
 
 def with_marks(commands: list[list[str]]) -> Iterator[Any]:
@@ -184,15 +281,27 @@ def with_marks(commands: list[list[str]]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("argv", list(with_marks(COMMANDS)), ids=" ".join)
-def test_a_wrong_command_is_one_line_and_writes_nothing(argv, tmp_path, monkeypatch, capsys):
-    check(argv, tmp_path, monkeypatch, capsys)
+def test_a_wrong_command_is_one_line_that_names_what_is_wrong(argv, tmp_path, monkeypatch, capsys):
+    message = check(argv, tmp_path, monkeypatch, capsys)
+    assert all(part in message for part in said(argv)), (said(argv), message)
 
 
-@pytest.mark.parametrize("content", FILES, ids=repr)
-def test_a_wrong_config_file_is_one_line_and_writes_nothing(content, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("content", "said"), FILES.items(), ids=repr)
+def test_a_wrong_config_file_is_one_line_that_names_what_is_wrong(content, said, tmp_path, monkeypatch, capsys):
     (tmp_path / "wrong.yaml").write_text(content)
-    check(["train", "--config", "wrong.yaml"], tmp_path, monkeypatch, capsys)
+    message = check(["train", "--config", "wrong.yaml"], tmp_path, monkeypatch, capsys)
+    assert said in message
 
 
-def test_there_are_hundreds_of_wrong_commands():
-    assert len(COMMANDS) + len(FILES) > 300
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--lr", "--optimizer.lr"),
+        ("--width", "--model.width"),
+        ("--name", "--data.name or --model.name or --optimizer.name or --schedule.name"),
+        ("--batchsize", "--batch_size"),
+    ],
+)
+def test_an_unknown_option_names_the_options_that_may_be_meant(option, meant, tmp_path, monkeypatch, capsys):
+    message = check(["train", option, "3"], tmp_path, monkeypatch, capsys)
+    assert message == f"smdl: unknown option {option}; did you mean {meant}? See smdl train --help-all"

@@ -293,11 +293,11 @@ print(len(smdl.select(smdl.Pool(torch.rand(20, 4)), smdl.Objective(redundancy=1.
 @pytest.mark.slow
 def test_a_run_stopped_by_sigterm_exits_143_and_says_how_to_resume():
     code = (
-        "import signal, sys; from smdl import cli; from smdl.training import progress\n"
+        "import signal, sys; from smdl.cli import commands; from smdl.common import progress\n"
         "class Stop(progress.Lines):\n"
         "    def step(self, *a): signal.raise_signal(signal.SIGTERM)\n"
         "progress.display = lambda quiet: Stop()\n"
-        f"sys.exit(cli.main(['train', *{TINY!r}]))"
+        f"sys.exit(commands.main(['train', *{TINY!r}]))"
     )
     stopped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
     assert stopped.returncode == 143

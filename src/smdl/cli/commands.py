@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from smdl import __version__
-from smdl.common.messages import MissingPackagesError, check_packages
+from smdl.common.messages import MissingPackagesError, check_packages, unknown
 
 if TYPE_CHECKING:
     from smdl.common.progress import Display
@@ -241,6 +241,10 @@ class _Commands(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise ValueError(unknown("command", value, action.choices))
+
 
 class _Command(argparse.ArgumentParser):
     """A command. Its options are declared when it is called, so that `smdl --help` answers at once."""
@@ -263,7 +267,7 @@ def _commands() -> _Commands:
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for run in (train, compare, preview, ablate, reproduce, select, report, data, doctor):
+    for run in (select, train, compare, preview, ablate, reproduce, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 

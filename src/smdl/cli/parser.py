@@ -13,6 +13,20 @@ import yaml
 from smdl.cli.options import COMMANDS, OPEN, Command
 from smdl.common.messages import choice, unknown
 
+#: How jsonargparse names the type of a value, and how a message does.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a finite number",
+    "bool": "true or false",
+    "str": "a text",
+    "list": "a list",
+    "dict": "a mapping of names to values",
+    "NoneType": "null",
+}
+_WRONG_KIND = re.compile(
+    r"""Parser key "([^"]+)": .*?((?:<class '\w+'>(?:, )?)+).* (?:Got|Given) value: ?(.*)"""
+    r"""|Parser key "([^"]+)": Unable to load config '(.*?)' - .*"""
+)
 CONFIGS = Path(__file__).parents[1] / "training" / "configs"
 
 
@@ -110,7 +124,7 @@ class Parser(jsonargparse.ArgumentParser):
                 known = [entry.name for entry in fields(TrainConfig) if entry.name not in self.command.refused]
                 options["config"] = TrainConfig(**{name: made[name] for name in known})
         except (argparse.ArgumentTypeError, TypeError) as error:
-            raise ValueError(" ".join(str(error).split())) from error
+            self.error(str(error), error)
         given = {re.split("[.=]", argument[2:])[0] for argument in arguments if argument.startswith("--")}
         return argparse.Namespace(**options, given=given)
 
@@ -126,7 +140,18 @@ class Parser(jsonargparse.ArgumentParser):
                 raise ValueError(self._unknown(option))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        raise ValueError(" ".join(message.split())) from ex
+        message = " ".join(message.split())
+        if wrong := _WRONG_KIND.fullmatch(message):
+            name, kinds, value, group, given = wrong.groups()
+            allowed = " or ".join(_KINDS.get(kind, kind) for kind in re.findall(r"\w+(?='>)", kinds or "'dict'>"))
+            message = choice(name or group, value if name else given, allowed)
+        elif wrong := re.fullmatch("Group '(.*)' does not accept option '(.*)'", message):
+            message = self._unknown(f"--{wrong[1]}.{wrong[2]}")
+        raise ValueError(message) from ex
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise ValueError(unknown(str(action.metavar or action.option_strings[0]).lower(), value, action.choices))
 
     def format_help(self, formatter: Any = None) -> str:
         if not self.brief:
@@ -155,8 +180,9 @@ class Parser(jsonargparse.ArgumentParser):
         if root in self.command.refused:
             return f"{option} is not an option of {self.prog}: {self.command.refused[root]}"
         known = [*self._option_string_actions, *(f"--{name}.{rest}" for name in OPEN if rest)]
-        close = get_close_matches(option, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else "."
+        ending = [other for other in known if other.endswith(f".{option.lstrip('-')}")]
+        close = ending or get_close_matches(option, known, n=1)
+        hint = f"; did you mean {' or '.join(close)}?" if close else "."
         return f"unknown option {option}{hint} See {self.prog} {'--help-all' if self.command.main else '--help'}"
 
 

@@ -216,9 +216,11 @@ def make_source(changes: Mapping[str, Any], method: Method) -> Candidates | None
         base = method.make()[1]
         kind, kept = type(base), {key: getattr(base, key) for key in inspect.signature(type(base)).parameters}
     else:
-        kind, kept = load_object(name, "candidates.source") if ":" in str(name) else SOURCES.get(name), {}
+        kind, kept = load_object(name, "candidates.source") if ":" in str(name) else SOURCES.get(str(name)), {}
         if kind is None:
             raise ValueError(unknown("candidates.source", name, SOURCES) + ", or package.module:Class")
+        if not (isinstance(kind, type) and issubclass(kind, Candidates)):
+            raise ValueError(f"candidates.source {name} must be a class derived from smdl.Candidates")
     known = inspect.signature(kind).parameters
     for option in options:
         if option not in known:
