@@ -5,6 +5,7 @@ LOWEST := .venv-lowest
 INTEGRATIONS := .venv-integrations
 # Every kernel runs in these; `make test` repeats them with bounds checks.
 KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme_numbers.py
+PARALLEL := -n auto --dist loadgroup
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test fuzz test-fast test-lowest test-integrations bench install clean
@@ -17,20 +18,20 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/pytest -n auto -m "not integrations"
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest -n auto -m "not slow and not integrations" $(KERNEL_TESTS)
+	$(BIN)/pytest $(PARALLEL) -m "not integrations"
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-bounds $(BIN)/pytest $(PARALLEL) -m "not slow and not integrations" $(KERNEL_TESTS)
 
 # The property tests with fresh seeds. `make test` draws the same examples in every run.
 MINUTES ?= 10
 fuzz: install
-	$(BIN)/python tests/fuzz.py $(MINUTES) -n auto
+	$(BIN)/python tests/fuzz.py $(MINUTES) $(PARALLEL)
 
 test-fast: install
-	$(BIN)/pytest -n auto -m "not slow and not integrations"
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not integrations"
 
 # The fast tests with the lowest versions that pyproject.toml admits. Versions of numba cannot share a cache.
 test-lowest: $(LOWEST)/.installed
-	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest -n auto -m "not slow and not integrations"
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest $(PARALLEL) -m "not slow and not integrations"
 
 # The tests that need other frameworks, in an environment of their own. `make test` leaves them out.
 test-integrations: $(INTEGRATIONS)/.installed

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from types import SimpleNamespace
@@ -16,11 +17,12 @@ from torch.utils.data import Dataset, TensorDataset
 
 import smdl
 from smdl.experiments.preview import sibling
+from smdl.loading.strategies.loss_rank import LossRank
 from smdl.loading.strategies.submodular import Submodular
 from smdl.scoring.padding import same_length
 from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
-from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, sgd
+from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, numbers_of, sgd
 
 N, BATCH = 24, 4
 DATA = Tuples(N)
@@ -96,6 +98,21 @@ def trained(loader: Any, model: nn.Module, step: Callable[[Any], Tensor], epochs
                 optimizer.step()
                 seen.append(loader.selection.indices.tolist())
     return seen
+
+
+def trained_by_hand(data, model, features, step, source, objective=IN_FEATURES):
+    """Train like `trained`, with features that the test computes: no module is tapped, nothing is pooled."""
+    by_hand = source == "recommended"
+    candidates = smdl.Observed(start=1, observe="manual") if by_hand else SOURCES[source]["candidates"]
+    callables = {} if by_hand else {"features": lambda _, batch: features(batch)}
+    loader = smdl.DataLoader(data, model, BATCH, objective=objective, candidates=candidates, **callables)
+
+    def observed(batch: Any) -> Tensor:
+        if by_hand:
+            loader.observe(features=features(batch))
+        return step(batch)
+
+    return trained(loader, model, observed, epochs=3)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -239,12 +256,39 @@ def test_the_state_of_another_loss_is_refused():
         other.load_state_dict(one.state_dict())
 
 
-@pytest.mark.parametrize("source", [*SOURCES, "loss"])
-def test_language_models_take_a_loss_and_pooled_features(source):
-    data, model = TensorDataset(TOKENS, TOKENS), Language()
-    options = {"method": "loss", "epochs": 3} if source == "loss" else {"objective": IN_FEATURES, **SOURCES[source]}
-    loader = smdl.DataLoader(data, model, BATCH, loss=next_token, pooling="mean", **options)
-    trained(loader, model, lambda batch: next_token(model(batch[0]), batch[1]).mean(), epochs=3)
+@pytest.mark.parametrize("source", SOURCES)
+def test_language_models_are_chosen_for_by_their_pooled_features(source):
+    data, model, twin = TensorDataset(TOKENS, TOKENS), Language(), Language()
+    loader = smdl.DataLoader(
+        data, model, BATCH, loss=next_token, pooling="mean", objective=IN_FEATURES, **SOURCES[source]
+    )
+    found = trained(loader, model, lambda batch: next_token(model(batch[0]), batch[1]).mean(), epochs=3)
+    assert found == trained_by_hand(
+        data,
+        twin,
+        lambda batch: twin.mix(twin.embed(batch[0])).relu().mean(1),
+        lambda batch: next_token(twin(batch[0]), batch[1]).mean(),
+        source,
+    )
+
+
+def most_drawn_by_loss(data, model, loss) -> int:
+    """Return the sample that the method `loss` draws most often, after a first epoch over all samples."""
+    method = LossRank(1e30, 1e30, sort_every=1)
+    loader = smdl.DataLoader(data, model, BATCH, method=method, loss=loss)
+    drawn = Counter()
+    for _ in range(2):
+        drawn.clear()
+        for batch in loader:
+            model(batch[0])
+            drawn.update(numbers_of(loader).tolist())
+    return drawn.most_common(1)[0][0]
+
+
+def test_language_models_are_chosen_for_by_their_losses():
+    model = Language()
+    worst = int(next_token(model(TOKENS), TOKENS).argmax())
+    assert most_drawn_by_loss(TensorDataset(TOKENS, TOKENS), model, next_token) == worst
 
 
 def test_losses_of_tokens_are_kept_with_the_features():
@@ -295,19 +339,43 @@ class Pixels(nn.Module):
         return self.classify(self.encode(x).relu())
 
 
-@pytest.mark.parametrize("source", [*SOURCES, "loss"])
-def test_segmentation_takes_a_loss_and_named_features(source):
-    images, masks = torch.randn(N, 1, 4, 4), torch.randint(0, CLASSES, (N, 4, 4))
+IMAGES = TensorDataset(
+    torch.randn(N, 1, 4, 4, generator=GENERATOR), torch.randint(0, CLASSES, (N, 4, 4), generator=GENERATOR)
+)
+
+
+def loss_of_masks(outputs: Tensor, masks: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, masks, reduction="none").mean((1, 2))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_segmentation_chooses_by_the_mean_of_named_features(source):
     model = Pixels()
-
-    def loss(outputs: Tensor, masks: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, masks, reduction="none").mean((1, 2))
-
-    options = {"method": "loss", "epochs": 3} if source == "loss" else {"objective": IN_FEATURES, **SOURCES[source]}
+    twin = copy.deepcopy(model)
     loader = smdl.DataLoader(
-        TensorDataset(images, masks), model, BATCH, loss=loss, features="encode", pooling="mean", **options
+        IMAGES,
+        model,
+        BATCH,
+        loss=loss_of_masks,
+        features="encode",
+        pooling="mean",
+        objective=IN_FEATURES,
+        **SOURCES[source],
     )
-    trained(loader, model, lambda batch: loss(model(batch[0]), batch[1]).mean(), epochs=3)
+    found = trained(loader, model, lambda batch: loss_of_masks(model(batch[0]), batch[1]).mean(), epochs=3)
+    assert found == trained_by_hand(
+        IMAGES,
+        twin,
+        lambda batch: twin.encode(batch[0]).mean((2, 3)),
+        lambda batch: loss_of_masks(twin(batch[0]), batch[1]).mean(),
+        source,
+    )
+
+
+def test_segmentation_chooses_by_its_losses():
+    model = Pixels()
+    worst = int(loss_of_masks(model(IMAGES.tensors[0]), IMAGES.tensors[1]).argmax())
+    assert most_drawn_by_loss(IMAGES, model, loss_of_masks) == worst
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -318,9 +386,18 @@ def test_segmentation_takes_a_loss_and_named_features(source):
     ids=["numbers", "none", "several", "y"],
 )
 def test_objectives_over_features_need_neither_targets_nor_a_loss(columns, objective, source):
-    model = Body(2 if columns[-1] is NUMBERS else CLASSES)
-    loader = smdl.DataLoader(TensorDataset(*columns), model, BATCH, objective=objective, **SOURCES[source])
-    trained(loader, model, lambda batch: model(batch[0]).square().mean(), epochs=3)
+    model, twin = (Body(2 if columns[-1] is NUMBERS else CLASSES) for _ in range(2))
+    data = TensorDataset(*columns)
+    loader = smdl.DataLoader(data, model, BATCH, objective=objective, **SOURCES[source])
+    found = trained(loader, model, lambda batch: model(batch[0]).square().mean(), epochs=3)
+    assert found == trained_by_hand(
+        data,
+        twin,
+        lambda batch: twin.body(batch[0]),
+        lambda batch: twin(batch[0]).square().mean(),
+        source,
+        objective,
+    )
 
 
 @pytest.mark.parametrize("logits", [True, False])

@@ -143,7 +143,7 @@ class Parser(jsonargparse.ArgumentParser):
         message = " ".join(message.split())
         if wrong := _WRONG_KIND.fullmatch(message):
             name, kinds, value, group, given = wrong.groups()
-            allowed = " or ".join(_KINDS.get(kind, kind) for kind in re.findall(r"\w+(?='>)", kinds or "'dict'>"))
+            allowed = " or ".join(_KINDS[kind] for kind in re.findall(r"\w+(?='>)", kinds or "'dict'>"))
             message = choice(name or group, value if name else given, allowed)
         elif wrong := re.fullmatch("Group '(.*)' does not accept option '(.*)'", message):
             message = self._unknown(f"--{wrong[1]}.{wrong[2]}")

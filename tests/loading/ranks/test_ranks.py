@@ -15,12 +15,10 @@ from smdl.loading.candidates.random_pool import assign
 from tests.loading.ranks import four, group, two
 from tests.toys import Net, Tuples, make, sgd
 
-
-def report(failed: dict[str, list[str]]) -> str:
-    return "\n\n".join(f"{name}\n{error}" for name, errors in failed.items() for error in errors)
-
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp.py"
+CASES = ("uniform", "recommended", "uniform_full", "paper")
+#: One worker of pytest-xdist runs these tests: they share two process groups.
+one_worker = pytest.mark.xdist_group("ranks")
+EXAMPLE = Path(__file__).parents[3] / "examples" / "ddp.py"
 #: Runs the example. At the first attempt, rank 1 is killed after its 23rd batch.
 LOSES_A_RANK = """
 import os, runpy, sys
@@ -47,29 +45,56 @@ def one_rank(case: str, size: int) -> tuple[smdl.DataLoader, Any, Any]:
     return make(case, Tuples(32), model, seed=5, batch_size=size), model, sgd(model)
 
 
-@pytest.mark.slow
-def test_two_and_four_ranks(tmp_path):
-    folder = tmp_path
-    for case in ("uniform", "recommended", "uniform_full", "paper"):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the states of one rank, which the checks on two ranks resume."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for case in CASES:
         for size in (4, 8):
             loader, *rest = one_rank(case, size)
-            run = two.steps(loader, *rest)
-            two.take(run, 40 // size)
+            two.take(two.steps(loader, *rest), 40 // size)
             torch.save(loader.state_dict(), folder / f"one-{case}-{size}.pt")
-    failed = group.run(two.CHECKS, 2, folder, lost=True)
-    assert not failed, report(failed)
-    for case in ("uniform", "recommended", "uniform_full", "paper"):
-        state, used = torch.load(folder / f"two-{case}.pt", weights_only=True)
-        for size, steps in ((8, 3), (4, 6)):
-            loader, *rest = one_rank(case, size)
-            loader.load_state_dict(state)
-            run = two.steps(loader, *rest)
-            rows = [set(batch) for batch in two.take(run, steps)]
-            assert loader.epoch == 2, "the rest of the epoch, in as many samples"
-            if size == 8 and case == "uniform":
-                assert rows == [set(one) | set(other) for one, other in zip(*used, strict=True)], "the same batches"
-    failed = group.run(four.CHECKS, 4, folder)
-    assert not failed, report(failed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def errors_on_two(folder):
+    return group.run(two.CHECKS, 2, folder, lost=True)
+
+
+@pytest.fixture(scope="module")
+def errors_on_four(folder, errors_on_two):  # noqa: ARG001
+    """The checks on four ranks resume what those on two have saved."""
+    return group.run(four.CHECKS, 4, folder)
+
+
+@one_worker
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [check.__name__ for check in two.CHECKS])
+def test_two_ranks(check, errors_on_two):
+    assert not errors_on_two[check], "\n".join(errors_on_two[check])
+
+
+@one_worker
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [check.__name__ for check in four.CHECKS])
+def test_four_ranks(check, errors_on_four):
+    assert not errors_on_four[check], "\n".join(errors_on_four[check])
+
+
+@one_worker
+@pytest.mark.slow
+@pytest.mark.usefixtures("errors_on_two")
+@pytest.mark.parametrize(("size", "steps"), [(8, 3), (4, 6)])
+@pytest.mark.parametrize("case", CASES)
+def test_one_rank_resumes_the_state_of_two(case, size, steps, folder):
+    state, used = torch.load(folder / f"two-{case}.pt", weights_only=True)
+    loader, *rest = one_rank(case, size)
+    loader.load_state_dict(state)
+    rows = [set(batch) for batch in two.take(two.steps(loader, *rest), steps)]
+    assert loader.epoch == 2, "the rest of the epoch, in as many samples"
+    if size == 8 and case == "uniform":
+        assert rows == [set(one) | set(other) for one, other in zip(*used, strict=True)], "the same batches"
 
 
 @pytest.mark.slow
