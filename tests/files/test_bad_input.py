@@ -1,6 +1,10 @@
 """Bad input of smdl select is found before the long work starts: one line, exit code 2 (or 1), nothing written."""
 
+import io
+import json
 import os
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -56,14 +60,14 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("nowhere.npy --size 5", "nowhere.npy cannot be read: No such file"),
         ("empty --size 5", "the folder empty holds no file to read"),
         ("other --size 5", "shards must have one width, got 4 in other/0.npy and 3 in other/1.npy"),
-        ("short.npy --size 5", "short.npy cannot be read: mmap length"),
+        ("short.npy --size 5", "short.npy cannot be read: features of shape (300, 4) needs"),
         ("shards --size 5 --exclude beyond.npy", "must be rows in 0..299, got 300"),
         ("shards --size 5 --exclude fractions.npy", "must be row numbers, got float64"),
         ("shards --size 5 --out chosen.txt", "--out must be a file of the kind .parquet, .csv, .json, .npy"),
         ("shards --size 5 --out s3://bucket/chosen.csv", "--out must be a local file"),
         ("shards/0.npy --size 5 --out shards/0.npy", "must not be one of the input files"),
         ("shards/0.npy --size 5 --out shards/../shards/0.npy", "must not be one of the input files"),
-        ("shards --size 5 --out first.npy", "first.npy exists, and smdl select did not write it"),
+        ("shards --size 5 --out first.npy", "first.npy exists, and smdl did not write it"),
         ("shards --size 5 --out first.npy/chosen.csv", "first.npy is a file, not a folder"),
         ("shards --size 5 --out shards/chosen.npy", "--out must not be in the input folder shards: the next"),
         ("shards --size 5 --out /proc/chosen.csv", "/proc/chosen.csv cannot be written"),
@@ -73,6 +77,18 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards/0.npy ./shards/0.npy --size 5", "shards/0.npy is given twice"),
         ("shards --size 1 --exclude all.npy", "no row may be chosen: see --exclude, --initial, --skip_nan"),
         ("shards --size 5 --out folder.csv", "--out must be a file, got the folder folder.csv"),
+        ("shards --size 5 --out .", "--out must be a file, got '.'"),
+        ("shards --size 5 --objective.redundancy nan", "redundancy must be"),
+        ("shards --size 5 --objective.redundancy inf", "redundancy must be"),
+        ("shards --per_group 1 --groups shards/0.npy", "groups must be one column with one value per row, got"),
+        ("shards --size 5 --features features,features", "features must name each column once, got features, features"),
+        ("shards --size 5 --threads 100000", "threads must be at most the"),
+        ("shards --size 5 --partitions 100000000000", "partitions must be at most the 300 rows that may be chosen"),
+        ("beyond.safetensors --size 5", "beyond.safetensors cannot be read: X of shape (300, 4) needs"),
+        ("negative.safetensors --size 5", "X must have lengths ≥ 0, got shape (-300, 4)"),
+        ("huge.npy --size 5", "huge.npy cannot be read: features of shape (4611686018427387904, 4) needs"),
+        ("negative.npy --size 5", "features must have lengths ≥ 0, got shape (-3, 4)"),
+        ("huge.npz --size 5", "huge.npz cannot be read: X of shape (4611686018427387904, 4) needs"),
     ],
 )  # fmt: skip
 def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, monkeypatch):
@@ -89,9 +105,25 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
     np.save("beyond.npy", np.array([300]))
     np.save("fractions.npy", np.arange(300) / 2)
     np.save("ones.npy", np.ones(300))
+    _hostile_files(rows)
     np.save("short.npy", rows)
     Path("short.npy").write_bytes(Path("short.npy").read_bytes()[:-100])
     assert message in refused(arguments, capsys, monkeypatch)
+
+
+def _hostile_files(rows):
+    """Files whose headers promise more than they hold, or less than nothing."""
+    for name, shape, start in (("beyond", [300, 4], 10**9), ("negative", [-300, 4], 0)):
+        size = 16 * 300
+        entry = {"X": {"dtype": "F32", "shape": shape, "data_offsets": [start, start + size]}}
+        header = json.dumps(entry).encode()
+        Path(f"{name}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + rows.tobytes())
+    for name, shape in (("huge", (2**62, 4)), ("negative", (-3, 4))):
+        file = io.BytesIO()
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        Path(f"{name}.npy").write_bytes(file.getvalue() + rows.tobytes())
+        with zipfile.ZipFile(f"{name}.npz", "w") as archive:
+            archive.writestr("X.npy", file.getvalue() + rows.tobytes())
 
 
 def test_rows_that_are_not_finite_are_counted_and_named(capsys, monkeypatch):
@@ -132,14 +164,14 @@ def test_missing_pyarrow_is_named_with_the_command_that_installs_it(capsys, monk
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     message = refused("shards --size 5 --out chosen.parquet", capsys, monkeypatch)
-    assert "pip install '.[select]'" in message
+    assert "pip install 'submodular-data-loader[select]'" in message
 
 
 def test_missing_ray_is_named_with_the_command_that_installs_it(capsys, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install '.[ray]'" in refused("shards --size 5 --engine ray", capsys, monkeypatch)
+    assert "pip install 'submodular-data-loader[ray]'" in refused("shards --size 5 --engine ray", capsys, monkeypatch)
 
 
 def test_another_process_in_the_same_folder_is_refused(capsys):

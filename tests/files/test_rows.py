@@ -133,10 +133,11 @@ def test_missing_values_of_tables_are_nan(tmp_path):
     np.testing.assert_array_equal(open_rows([str(tmp_path / "a.csv")]).features_at(np.arange(2)), [[1, 2], [np.nan, 3]])
 
 
-def test_a_missing_text_is_empty(tmp_path):
+def test_a_missing_group_is_none_and_a_missing_label_is_empty(tmp_path):
     pq.write_table(pa.table({"X": [[0.0], [1.0], [2.0]], "kind": ["None", None, "b"]}), tmp_path / "a.parquet")
-    found = open_rows([str(tmp_path / "a.parquet")], "X", {"groups": "kind"}).column("groups")
-    assert found.tolist() == ["None", "", "b"]
+    found = open_rows([str(tmp_path / "a.parquet")], "X", {"groups": "kind", "labels": "kind"})
+    assert found.column("groups").tolist() == ["None", None, "b"]
+    assert found.column("labels").tolist() == ["None", "", "b"]
 
 
 def test_row_groups_without_a_wanted_row_are_not_read(tmp_path, monkeypatch):

@@ -258,5 +258,5 @@ def test_a_folder_without_a_model_and_a_missing_library_are_one_sentence(monkeyp
         text_model.find_model("shards")
     for library in ("huggingface_hub", "sentence_transformers"):
         monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ValueError, match=r"pip install '\.\[text\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'submodular-data-loader\[text\]'"):
         text_model.find_model("some/model")

@@ -192,6 +192,11 @@ COMMANDS = {
                 "help": "leave out rows with numbers that are not finite, or no text",
             },
             "--shuffled": {"action": "store_true", "help": "rows are in random order: parts are ranges, read once"},
+            "--spreadsheet_safe": {
+                "action": "store_true",
+                "help": "mark texts in a .csv that a spreadsheet would take for formulas, by an apostrophe",
+            },
+            "--force": {"action": "store_true", "help": "replace an output that was changed; it is kept beside"},
             "--explain": {"action": "store_true", "help": "print the plan and its costs; choose nothing"},
             "--quiet": _QUIET,
         },

@@ -111,6 +111,59 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
+class ChangedOutputError(ValueError):
+    """An output that is not what smdl wrote: a person may have added something to it."""
+
+
+class ProtectedOutput:
+    """A file that is written for people, who may add to it. A change of theirs is never lost.
+
+    Every command that writes for people writes through this. The checksum of what was written is kept in `folder`,
+    beside the output. An output with another checksum is refused, or with `force` kept beside the new one.
+
+        output = ProtectedOutput(Path("chosen.csv"), Path("chosen.select"), force=False)
+        output.check()            # before the long work: an error if the output has changed
+        output.write(content)     # checks again; returns where a changed output was kept, or None
+    """
+
+    def __init__(self, path: Path, folder: Path, force: bool = False) -> None:
+        self.path, self.force, self._record = path, force, folder / f"written-{path.name}.json"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is a file that differs from what was written last."""
+        known = read_json(self._record)
+        return self.path.exists() and digest(self.path) not in (known["sha256"] if isinstance(known, dict) else ())
+
+    def check(self) -> None:
+        """Raise a ChangedOutputError if writing would lose a change."""
+        if not self.force and self.is_changed:
+            fault = "was changed after smdl wrote it" if self._record.exists() else "exists, and smdl did not write it"
+            remedy = "choose another --out, or replace it by --force, which keeps the old file beside it"
+            raise ChangedOutputError(f"{self.path} {fault}: {remedy}")
+
+    def write(self, content: bytes) -> Path | None:
+        """Replace the output atomically. Return the new name of a changed output."""
+        self.check()
+        kept = None
+        with disk_errors(self.path):
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            if self.is_changed:
+                kept = next(name for name in _beside(self.path) if not name.exists())
+                os.replace(self.path, kept)
+            before = [digest(self.path)] if self.path.exists() else []
+        after = hashlib.sha256(content).hexdigest()
+        write_json(self._record, {"sha256": [*before, after]}, checksum=True)  # a kill may leave either
+        write_bytes(self.path, content)
+        write_json(self._record, {"sha256": [after]}, checksum=True)
+        return kept
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield chosen.before-1.csv, chosen.before-2.csv, ..."""
+    return (path.with_name(f"{path.stem}.before-{number}{path.suffix}") for number in count(1))
+
+
 def unused(folder: Path) -> bool:
     """Whether there is no such folder, or only an empty one: a process was killed before it wrote its first file."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smdl.common.storage import disk_errors
+from smdl.common.storage import ProtectedOutput, disk_errors
 from smdl.files.file_plan import check_rows
 from smdl.files.output import WRITERS
 from smdl.files.row_files import is_url
@@ -66,9 +66,10 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     return check_rows(f"{name}: {path}", whole, len(source))
 
 
-def check_output(out: Path, folder: Path, source: Rows, inputs: Sequence[str] = ()) -> None:
-    """Raise an error if the output cannot be written, would replace a file that smdl select did not write, or would be
-    an input of the next start."""
+def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Sequence[str] = ()) -> None:
+    """Raise an error if the output cannot be written, would replace a file that smdl did not write, or would be an
+    input of the next start."""
+    out = output.path
     if re.match(r"\w\w+:/", str(out)):  # pathlib has removed a slash of the URL
         raise ValueError(f"--out must be a local file, got {out}")
     if out.suffix not in WRITERS:
@@ -82,11 +83,10 @@ def check_output(out: Path, folder: Path, source: Rows, inputs: Sequence[str] = 
         raise ValueError(f"--out must be a file, got the folder {out}")
     if any(not is_url(shard.path) and out.exists() and os.path.samefile(out, shard.path) for shard in source.shards):
         raise ValueError(f"--out must not be one of the input files, got {out}")
-    if out.exists() and not folder.is_dir():
-        raise ValueError(f"{out} exists, and smdl select did not write it: choose another --out")
     for given in inputs:
         if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):
             raise ValueError(f"--out must not be in the input folder {given}: the next start would read it. Got {out}")
+    output.check()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{out} cannot be written: {folder}, the folder of its results, is a file")
     near = out.parent

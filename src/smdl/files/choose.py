@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from smdl import __version__
+from smdl.common.environment import cores
 from smdl.common.interrupts import Interrupted
 from smdl.common.messages import choice, one_of, positive, whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import disk_errors, locked
+from smdl.common.storage import ProtectedOutput, disk_errors, locked
 from smdl.engine.limits import share_of
 from smdl.engine.plan import picks_from_a_subset
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
@@ -23,14 +24,16 @@ from smdl.files.explanation import LONG, duration, explain_files, seconds
 from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
-from smdl.files.output import Table, write_table
+from smdl.files.output import Table, marked, table_bytes
 from smdl.files.request import SelectRequest
-from smdl.files.rows import ROLES, Rows, open_rows
+from smdl.files.rows import ROLES, Rows, numbered, open_rows
 from smdl.files.snapshot import write_snapshot
 from smdl.files.texts import TextRows, open_text
 
 #: Raise it when the same request may give other rows, so that results of an older version are not continued.
-RULES = 2
+RULES = 3
+#: Most columns that a line names.
+SHOWN_COLUMNS = 12
 
 
 class Chooser:
@@ -43,12 +46,17 @@ class Chooser:
         for name in ("size", "partitions", "per_group", "threads"):
             if getattr(request, name) is not None:
                 whole_number(name, getattr(request, name))
+        if request.threads is not None and request.threads > cores():
+            raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
+        if not request.out.name:
+            raise ValueError(choice("--out", str(request.out), "a file"))
         objective_of(request.objective)
         self.source = self._open()
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
         self._check_limits()
         self.plan = self._plan(NO_ROWS)
-        check_output(request.out, request.folder, self.source, request.inputs)
+        self.output = ProtectedOutput(request.out, request.folder, request.force)
+        check_output(self.output, request.folder, self.source, request.inputs)
         self.classes = self._classes()
         self.embedder = None
         if isinstance(self.source, TextRows):
@@ -56,14 +64,27 @@ class Chooser:
             self.source = self.embedder.source
         self.query = self._query()
 
+    def notes(self) -> list[str]:
+        """Say which columns of a table are the features, if no option names them."""
+        left = self.source.left_out()
+        if self.request.text or self.request.features or not (left or len(self.source.features) > 1):
+            return []
+        named = ", ".join(self.source.features[:SHOWN_COLUMNS])
+        more = len(self.source.features) - SHOWN_COLUMNS
+        text = f"features: {named}{f' and {more} more columns' if more > 0 else ''}"
+        return [f"{text}; left out: {', '.join(left)}" if left else text]
+
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""
         lines = explain_files(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
+        lines[1:1] = self.notes()
         return lines if self.embedder is None else [lines[0], *self.embedder.explain(), *lines[1:]]
 
     def run(self, display: Display) -> int:
         """Choose, and write the output. The same request resumes after an interruption. Return how many were chosen."""
         request = self.request
+        for line in self.notes():
+            display.note(line)
         if request.threads:
             torch.set_num_threads(request.threads)
         engine = ENGINES[request.engine]()
@@ -80,7 +101,8 @@ class Chooser:
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
                 table = self._table(part)
-                write_table(request.out, table)
+                if kept := self.output.write(table_bytes(request.out, self._marked(table))):
+                    display.note(f"{request.out} was changed after it was written: it is now {kept}")
                 display.phase("measuring what was chosen")
                 write_snapshot(request.folder, job, part, table, request.settings(), time.perf_counter() - started)
         except KeyboardInterrupt:
@@ -176,6 +198,15 @@ class Chooser:
             table["text"][order] = self.source.texts_at(part.rows[order])
         return table
 
+    def _marked(self, table: Table) -> Table:
+        """Return the table for a spreadsheet: no text but an id is taken for a formula."""
+        if not self.request.spreadsheet_safe or self.request.out.suffix != ".csv":
+            return table
+        texts = {name: table[name] for name in ("group", "text") if name in table and table[name].dtype.kind in "OU"}
+        found = {name: [marked(value) if isinstance(value, str) else value for value in values.tolist()]
+                 for name, values in texts.items()}  # fmt: skip
+        return table | {name: np.array(values, object) for name, values in found.items()}
+
     def _open(self) -> Rows:
         request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}
         if (request.text is None) != (request.model is None):
@@ -238,13 +269,15 @@ class Chooser:
             raise ValueError(choice("size", size, f"at most the {rows} rows that may be chosen"))
         most = rows
         if request.per_group is not None:
-            counts = np.unique(self.source.column("groups")[mask], return_counts=True)[1]
+            counts = np.bincount(numbered(self.source.column("groups")[mask])[1])
             most = int(np.minimum(counts, request.per_group).sum())
         if request.budget is not None:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
         if most == 0:
             raise ValueError("no row may be chosen: each costs more than --budget")
+        if request.partitions is not None and request.partitions > rows:
+            raise ValueError(choice("partitions", request.partitions, f"at most the {rows} rows that may be chosen"))
         partitions = 1 if request.partitions is None and self._is_one_part(dropped) else request.partitions
         return make_plan(len(self.source), most if size is None else min(size, most), partitions)
 

@@ -13,7 +13,7 @@ from smdl.engine.plan import PER_PICK
 from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection, select
 from smdl.files.file_plan import REFERENCE_ROWS, FilePlan, part_rows, reference_rows
-from smdl.files.rows import Rows
+from smdl.files.rows import Rows, numbered
 
 #: Rows of a merge up to which facility location looks at all pairs.
 EXACT_ROWS = 8192
@@ -82,8 +82,9 @@ class Job:
         if len(self.initial):
             options["initial"] = np.searchsorted(rows, self.initial)
         if self.per_group is not None:
-            options |= {"groups": self.source.values("groups", rows), "per_group": self.per_group}
-            counts = np.unique(self.source.values("groups", among), return_counts=True)[1]
+            groups = numbered(self.source.values("groups", rows))[1]
+            options |= {"groups": groups, "per_group": self.per_group}
+            counts = np.bincount(groups[np.searchsorted(rows, among)])
             size = min(self.plan.size, int(np.minimum(counts, self.per_group).sum()))
         if self.budget is not None:
             costs = self.source.values("costs", rows)
@@ -117,7 +118,10 @@ class Job:
 
 def objective_of(given: str | Mapping[str, Any]) -> Objective:
     """Return the objective that a name, or a mapping of weights and options, means."""
-    return as_objective(given) if isinstance(given, str) else Objective(**given)
+    try:
+        return as_objective(given) if isinstance(given, str) else Objective(**given)
+    except TypeError as error:  # YAML reads nan and inf as text
+        raise ValueError(str(error)) from error
 
 
 def merge_objective(objective: Objective, rows: int, size: int) -> Objective:

@@ -3,27 +3,52 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smdl.common.storage import write_bytes
-from smdl.files.tables import arrow
+from smdl.files.tables import NUMBER, arrow
 
 Table = dict[str, np.ndarray]
 
 
-def write_table(path: Path, table: Table) -> None:
-    """Write columns of one length by the suffix of the path."""
-    write_bytes(path, WRITERS[path.suffix](table))
+def table_bytes(path: Path, table: Table) -> bytes:
+    """Return columns of one length as the content of a file, by the suffix of its path."""
+    return WRITERS[path.suffix](table)
+
+
+def marked(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula: an apostrophe before =, +, -, @, unless it is a number."""
+    return f"'{text}" if re.match(r"'*[=+\-@\t\r]", text) and not re.match(NUMBER, text) else text
+
+
+def unmarked(text: str) -> str:
+    """Return the text that `marked` was given."""
+    return text[1:] if re.match(r"'+[=+\-@\t\r]", text) else text
 
 
 def _parquet(table: Table) -> bytes:
     file = io.BytesIO()
-    arrow("pyarrow.parquet").write_table(arrow("pyarrow").table(table), file)
+    columns = {name: _arrow_array(values) for name, values in table.items()}
+    arrow("pyarrow.parquet").write_table(arrow("pyarrow").table(columns), file)
     return file.getvalue()
+
+
+def _arrow_array(values: np.ndarray) -> Any:
+    """Return a column of its own type; if its values have several types, as text."""
+    pyarrow = arrow("pyarrow")
+    if values.dtype != object:
+        return pyarrow.array(values)
+    given = values.tolist()
+    for kind in (None, pyarrow.uint64()):
+        try:
+            return pyarrow.array(given, kind)
+        except (OverflowError, pyarrow.ArrowException):
+            continue
+    return pyarrow.array([None if value is None else str(value) for value in given])
 
 
 def _csv(table: Table) -> bytes:
@@ -37,7 +62,7 @@ def _csv(table: Table) -> bytes:
 def _json(table: Table) -> bytes:
     columns: dict[str, list[Any]] = {name: values.tolist() for name, values in table.items()}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return (json.dumps(rows, indent=1) + "\n").encode()
+    return (json.dumps(rows, indent=1, default=str) + "\n").encode()
 
 
 def _npy(table: Table) -> bytes:

@@ -34,11 +34,13 @@ class SelectRequest:
     threads: int | None = None
     skip_nan: bool = False
     shuffled: bool = False
+    spreadsheet_safe: bool = False
+    force: bool = False
 
     @property
     def folder(self) -> Path:
         """The folder of partial results and the report: chosen.select beside chosen.parquet."""
-        return self.out.with_suffix(".select")
+        return self.out.with_name(f"{self.out.stem}.select")
 
     def settings(self) -> dict[str, Any]:
         """Return the options that are not at their defaults, as the report shows them."""

@@ -1,5 +1,6 @@
 """One file of rows: which columns it has, and how they are read. Nothing is unpickled."""
 
+import hashlib
 import json
 import math
 import os
@@ -41,6 +42,8 @@ class RowFile(ABC):
     path: str
     rows: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)  # columns that are no features by default, and why
+    faults: dict[str, str] = field(default_factory=dict)  # columns of numbers that are no numbers everywhere
 
     def __post_init__(self) -> None:
         with readable(self.path):
@@ -71,6 +74,10 @@ class RowFile(ABC):
                 start = stop
         return {name: np.concatenate(parts) if parts else self._empty(name) for name, parts in found.items()}
 
+    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return a column at these rows as it is written: numbers of their own type, or Python objects."""
+        return self.take([name], rows)[name]
+
     def _empty(self, name: str) -> np.ndarray:
         dtype, width = self.columns[name]
         return np.empty((0, width) if width else 0, dtype)
@@ -99,6 +106,8 @@ class ArrayFile(RowFile):
     def add(self, name: str, layout: Layout, widened: str | None = None) -> None:
         """Add a column; the first one says how many rows there are."""
         shape = layout.shape
+        if any(type(length) is not int or length < 0 for length in shape):
+            raise ValueError(f"{name} must have lengths ≥ 0, got shape {shape}")
         if len(shape) not in (1, 2):
             raise ValueError(f"{name} must have one or two dimensions, got shape {shape}")
         if 0 in shape[1:]:
@@ -155,6 +164,7 @@ class NpyFile(ArrayFile):
     def describe(self) -> None:
         with opened(self.path) as file:
             layout = _npy_layout(file)
+            _check_room("features", layout, _size(file))
         self.add("features", layout)
 
 
@@ -167,12 +177,15 @@ class SafetensorsFile(ArrayFile):
             if size > 100_000_000:
                 raise ValueError("it has no header of safetensors")
             header: dict[str, Any] = json.loads(file.read(size))
+            whole = _size(file)
         header.pop("__metadata__", None)
         for name, entry in header.items():
             if entry["dtype"] not in SAFETENSORS:
                 raise ValueError(unknown(f"type of {name}", entry["dtype"], SAFETENSORS))
-            layout = Layout(SAFETENSORS[entry["dtype"]], tuple(entry["shape"]), 8 + size + entry["data_offsets"][0])
+            start, stop = entry["data_offsets"]
+            layout = Layout(SAFETENSORS[entry["dtype"]], tuple(entry["shape"]), 8 + size + start)
             self.add(name, layout, "<f4" if entry["dtype"] == "BF16" else None)
+            _check_room(name, layout, min(whole, 8 + size + stop) if start >= 0 else 0)
 
 
 class NpzFile(ArrayFile):
@@ -182,7 +195,9 @@ class NpzFile(ArrayFile):
         with opened(self.path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
                 with archive.open(member) as entry:
-                    self.add(member.removesuffix(".npy"), _npy_layout(entry))
+                    name, layout = member.removesuffix(".npy"), _npy_layout(entry)
+                    self.add(name, layout)
+                    _check_room(name, layout, archive.getinfo(member).file_size)
 
     def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:  # noqa: ARG002
         with opened(self.path) as file, np.load(file, allow_pickle=False) as archive:
@@ -202,6 +217,29 @@ def _npy_layout(file: Any) -> Layout:
         raise ValueError(f"it has version {version} of .npy, which is not read")
     shape, by_column, dtype = read[version](file)
     return Layout(dtype.str, shape, file.tell(), "F" if by_column else "C")
+
+
+def _check_room(name: str, layout: Layout, size: int) -> None:
+    """Raise an error if an array would end behind the end of its file."""
+    if min(layout.shape, default=0) >= 0:
+        needed = layout.offset + math.prod(layout.shape) * np.dtype(layout.dtype).itemsize
+        if needed > size:
+            raise ValueError(f"{name} of shape {layout.shape} needs {needed:,} bytes, and the file has {size:,}")
+
+
+def _size(file: IO[bytes]) -> int:
+    return file.seek(0, os.SEEK_END)
+
+
+def sampled_digest(path: str, size: int, blocks: int = 64) -> str:
+    """Return the checksum of a file up to 4 MB, or of 64 blocks of 64 kB that are spread over a larger one."""
+    found, step = hashlib.sha256(), 1 << 16
+    starts = range(0, size, step) if size <= blocks * step else np.linspace(0, size - step, blocks).astype(int).tolist()
+    with readable(path), opened(path) as file:
+        for start in starts:
+            file.seek(start)
+            found.update(file.read(step))
+    return found.hexdigest()
 
 
 def is_url(path: str) -> bool:
@@ -227,8 +265,10 @@ def readable(path: str) -> Iterator[None]:
     """Turn whatever a damaged or missing file raises into an error that names the file."""
     try:
         yield
-    except (KeyboardInterrupt, MemoryError, UnreadableError):
+    except (KeyboardInterrupt, UnreadableError):
         raise
+    except MemoryError as error:
+        raise UnreadableError(f"{path} cannot be read: it does not fit the memory") from error
     except ImportError as error:
         raise UnreadableError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # zipfile, json, struct, pyarrow and fsspec raise many kinds of errors

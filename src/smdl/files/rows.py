@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from smdl.common.messages import unknown
-from smdl.files.row_files import NpyFile, NpzFile, RowFile, SafetensorsFile, is_url, readable, suffix_of
+from smdl.files.row_files import (
+    NpyFile,
+    NpzFile,
+    RowFile,
+    SafetensorsFile,
+    is_url,
+    readable,
+    sampled_digest,
+    suffix_of,
+)
 from smdl.files.tables import CsvFile, ParquetFile
 
 FORMATS: dict[str, Callable[[str], RowFile]] = {
@@ -24,6 +33,8 @@ FORMATS: dict[str, Callable[[str], RowFile]] = {
 USUAL = ("features", "embeddings", "embedding")
 #: Columns besides the features. A role is the name of a column, or a file with one row per row of the source.
 ROLES = ("labels", "probabilities", "groups", "costs", "ids")
+#: Roles whose values are kept to the letter.
+EXACT = ("groups", "ids")
 
 
 @dataclass(frozen=True)
@@ -79,11 +90,25 @@ class Rows:
         return alone and isinstance(shard, NpyFile | SafetensorsFile) and not shard.is_widened(name)
 
     def values(self, role: str, rows: np.ndarray) -> np.ndarray:
-        """Return the column of a role at rows that ascend."""
+        """Return the column of a role at rows that ascend. Ids and groups are as they are written."""
         found = self.columns[role]
         if isinstance(found, RowFile):
-            return next(iter(found.take(list(found.columns)[:1], rows).values()))
-        return self._gather(found, rows)
+            (name,) = found.columns
+            return found.exact(name, rows) if role in EXACT else found.take([name], rows)[name]
+        if role not in EXACT:
+            return self._gather(found, rows)
+        parts = [shard.exact(found[0], inside) for shard, inside in self._by_shard(rows)]
+        kinds = {part.dtype for part in parts}
+        return np.concatenate([part.astype(object) for part in parts] if len(kinds) > 1 else parts)
+
+    def left_out(self) -> list[str]:
+        """Describe the columns of tables that no option names and that are no features."""
+        named = {
+            *self.features,
+            *(name for names in self.columns.values() if isinstance(names, tuple) for name in names),
+        }
+        found = {name: why for shard in self.shards for name, why in shard.unread.items() if name not in named}
+        return [f"{name or 'the column without a name'} ({why})" for name, why in found.items()]
 
     def column(self, role: str) -> np.ndarray:
         """Return a column of all rows, without the features."""
@@ -97,19 +122,21 @@ class Rows:
                 yield _joined(block, self.features).reshape(-1, self.width)
 
     def fingerprint(self) -> list[Any]:
-        """Return what changes if a file changes: paths, sizes, times of the last change, columns."""
+        """Return what changes if a file changes: columns, path, size, time, a checksum of some of its content."""
         beside = [found for found in self.columns.values() if isinstance(found, RowFile)]
         names = [self.features, {role: found for role, found in self.columns.items() if isinstance(found, tuple)}]
         return [names, *([file.path, file.rows, _stamp(file.path)] for file in (*self.shards, *beside))]
 
     def _gather(self, names: tuple[str, ...], rows: np.ndarray) -> np.ndarray:
-        edges = np.searchsorted(rows, self.offsets)
-        parts = [
-            _joined(shard.take(names, rows[low:high] - offset), names)
-            for shard, offset, low, high in zip(self.shards, self.offsets, edges, edges[1:], strict=False)
-            if low < high
-        ]
+        parts = [_joined(shard.take(names, inside), names) for shard, inside in self._by_shard(rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _by_shard(self, rows: np.ndarray) -> Iterator[tuple[RowFile, np.ndarray]]:
+        """Yield each shard that has some of these rows, and their places within it."""
+        edges = np.searchsorted(rows, self.offsets)
+        for shard, offset, low, high in zip(self.shards, self.offsets, edges, edges[1:], strict=False):
+            if low < high:
+                yield shard, rows[low:high] - offset
 
 
 def open_rows(
@@ -125,8 +152,16 @@ def open_rows(
     taken = {name for names in columns.values() if isinstance(names, tuple) for name in names}
     for name in features:
         check_column("features", name, shards)
+    if len(set(features)) < len(features):
+        raise ValueError(f"features must name each column once, got {', '.join(features)}")
     source = Rows(shards, tuple(features) or _guess(shards[0], taken), columns)
     for shard in shards:
+        if not features and set(found := _guess(shard, taken)) != set(source.features):
+            differ = sorted(set(found) ^ set(source.features))
+            raise ValueError(
+                f"shards must have the same columns of numbers: {shards[0].path} and {shard.path} differ in"
+                f" {', '.join(differ)}. Name the features by --features"
+            )
         _check_shard(source, shard)
     return source
 
@@ -208,11 +243,24 @@ def _resolve(role: str, text: str, shards: tuple[RowFile, ...]) -> tuple[str, ..
         file = open_file(text)
         if len(file.columns) != 1:
             raise ValueError(f"{role}: {text} must have one column, got {', '.join(file.columns)}")
-        return file
-    names = tuple(name.strip() for name in text.split(","))
+        names, shards = tuple(file.columns), (file,)
+    else:
+        file, names = None, (text,) if text in shards[0].columns else tuple(name.strip() for name in text.split(","))
     for name in names:
         check_column(role, name, shards)
-    return names
+        if role != "probabilities" and (len(names) > 1 or shards[0].columns[name].width):
+            raise ValueError(f"{role} must be one column with one value per row, got {text}")
+    return file or names
+
+
+def numbered(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """Return the distinct values, and the number of each value among them. A missing value is a value of its own."""
+    if values.dtype != object:
+        names, numbers = np.unique(values, return_inverse=True)
+        return names.tolist(), numbers
+    found: dict[Any, int] = {}
+    numbers = np.array([found.setdefault((type(value), value), len(found)) for value in values], np.int64)
+    return [value for _, value in found], numbers
 
 
 def check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
@@ -223,7 +271,12 @@ def check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
 
 
 def _guess(shard: RowFile, taken: set[str]) -> tuple[str, ...]:
-    free = {name: column for name, column in shard.columns.items() if column.is_number and name not in taken}
+    for name, fault in shard.faults.items():
+        if name not in taken:
+            remedy = "Repair it, or name the columns by --features"
+            raise ValueError(f"{shard.path}: the column {name} holds numbers, and {fault}. {remedy}")
+    hidden = taken | set(shard.unread)
+    free = {name: column for name, column in shard.columns.items() if column.is_number and name not in hidden}
     matrices = [name for name, column in free.items() if column.width]
     usual = [name for name in USUAL if name in matrices]
     if len(matrices) > 1 and not usual:
@@ -241,7 +294,8 @@ def _check_shard(source: Rows, shard: RowFile) -> None:
     for name in source.features:
         check_column("features", name, (shard,))
         if not shard.columns[name].is_number:
-            raise ValueError(f"{shard.path}: the features must be numbers, got {name} of text")
+            fault = f" with {shard.faults[name]}" if name in shard.faults else " of text"
+            raise ValueError(f"{shard.path}: the features must be numbers, got {name}{fault}")
     (width, kind), (other_width, other_kind) = source.shape_of(first), source.shape_of(shard)
     if width != other_width:
         raise ValueError(f"shards must have one width, got {width} in {first.path} and {other_width} in {shard.path}")
@@ -257,11 +311,11 @@ def _joined(values: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarra
 def _stamp(path: str) -> list[Any]:
     if not is_url(path):
         found = os.stat(path)
-        return [found.st_size, found.st_mtime_ns]
+        return [found.st_size, found.st_mtime_ns, sampled_digest(path, found.st_size)]
     import fsspec
 
     with readable(path):
         system, inner = fsspec.core.url_to_fs(path)
         info = system.info(inner)
     names = ("size", "etag", "ETag", "mtime", "created", "last_modified", "LastModified")
-    return [str(info[name]) for name in names if name in info]
+    return [sampled_digest(path, info.get("size") or 0), *(str(info[name]) for name in names if name in info)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from smdl.common.storage import write_bytes, write_json
 from smdl.files.job import ChosenPart, Job
 from smdl.files.output import Table
-from smdl.files.rows import Rows
+from smdl.files.rows import Rows, numbered
 from smdl.files.texts import TextRows
 
 #: Random rows on the map, that distances are measured from; chosen rows on the map; rows in the table of neighbours.
@@ -79,19 +79,18 @@ def _groups(job: Job, table: Table, sample: np.ndarray, distances: np.ndarray) -
     """Return rows, chosen rows and the mean distance of the sample's rows per group, the largest groups first."""
     if "group" not in table:
         return None
-    names, counts = np.unique(job.source.column("groups"), return_counts=True)
-    chosen = dict(zip(*(found.tolist() for found in np.unique(table["group"], return_counts=True)), strict=True))
-    measured = job.source.values("groups", sample) if len(sample) else np.empty(0, names.dtype)
-    means = {name: float(distances[measured == name].mean()) for name in np.unique(measured)}
+    names, numbers = numbered(job.source.column("groups"))
+    counts, chosen = (np.bincount(found, minlength=len(names)) for found in (numbers, numbers[table["index"]]))
     order = np.argsort(-counts, kind="stable")[:GROUPS]
+    inside = {i: distances[numbers[sample] == i] for i in order.tolist()}
     return [
         {
-            "group": str(names[i]) or "(none)",
+            "group": "(none)" if names[i] in ("", None) else str(names[i]),
             "rows": int(counts[i]),
-            "chosen": int(chosen.get(names[i].item(), 0)),
-            "distance": means.get(names[i]),
+            "chosen": int(chosen[i]),
+            "distance": float(inside[i].mean()) if len(inside[i]) else None,
         }
-        for i in order
+        for i in order.tolist()
     ]
 
 

@@ -1,14 +1,16 @@
 """Tables: .parquet and .csv, read by pyarrow in blocks."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smdl.common.messages import install
-from smdl.files.row_files import Column, RowFile, opened
+from smdl.files.row_files import Column, RowFile, opened, readable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 TEXTS = 1024
 #: Bytes of a block of .csv. A row must fit one.
 CSV_BLOCK = 1 << 24
+#: A cell that is a number.
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def arrow(module: str) -> Any:
@@ -36,6 +40,14 @@ class TableFile(RowFile):
     def texts(self, name: str) -> Iterator[list[str | None]]:
         """Yield a column of text in blocks, in order. A missing text is None."""
 
+    def _check_names(self, names: Sequence[str]) -> None:
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice:
+            raise ValueError(f"it has two columns of the name {twice[0]!r}: rename one")
+        for name in names:
+            if not name or name.startswith("__index_level_"):
+                self.unread[name] = "an index without a name"
+
 
 class ParquetFile(TableFile):
     """.parquet: lists of one length are matrices. Row groups without a wanted row are not read."""
@@ -43,22 +55,44 @@ class ParquetFile(TableFile):
     def describe(self) -> None:
         with self._opened() as file:
             self.rows = file.metadata.num_rows
+            self._check_names(file.schema_arrow.names)
             for entry in file.schema_arrow:
                 column = self._column(file, entry)
-                if column is not None:
-                    self.columns[entry.name] = column
+                if column is None:
+                    self.unread[entry.name] = str(entry.type)
+                    continue
+                self.columns[entry.name] = column
+                if not column.is_number:
+                    self.unread.setdefault(entry.name, "text" if column.dtype == "U" else str(entry.type))
 
     def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:
+        for start, batch, length in self._batches(names, wanted):
+            if batch is None:
+                yield dict.fromkeys(names, np.empty(length, bool))
+            else:
+                yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
+
+    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
+        found = []
+        with readable(self.path):
+            for start, batch, length in self._batches([name], rows):
+                low, high = np.searchsorted(rows, (start, start + length))
+                if batch is not None and low < high:
+                    found.append(batch.column(0).take(arrow("pyarrow").array(rows[low:high] - start)))
+            return _exact(arrow("pyarrow").chunked_array(found)) if found else np.empty(0, object)
+
+    def _batches(self, names: Sequence[str], wanted: np.ndarray | None) -> Iterator[tuple[int, Any, int]]:
+        """Yield the first row, the batch and its length; no batch for a row group without a wanted row."""
         step, start = self._block_rows(names), 0
         with self._opened() as file:
             for group in range(file.num_row_groups):
                 length = file.metadata.row_group(group).num_rows
                 if wanted is not None and np.diff(np.searchsorted(wanted, (start, start + length)))[0] == 0:
-                    yield dict.fromkeys(names, np.empty(length, bool))
+                    yield start, None, length
                     start += length
                     continue
                 for batch in file.iter_batches(step, [group], list(names)):
-                    yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
+                    yield start, batch, batch.num_rows
                     start += batch.num_rows
 
     def texts(self, name: str) -> Iterator[list[str | None]]:
@@ -92,11 +126,43 @@ class CsvFile(TableFile):
 
     def describe(self) -> None:
         with self._opened() as batches:
+            self._check_names(batches.schema.names)
+            self._check_header(batches.schema.names)
+            for entry in batches.schema:
+                name = _dtype(entry.type)
+                self.columns[entry.name] = Column("<f8" if name and np.dtype(name).kind in "fiub" else "U", 0)
+            texts = [name for name, column in self.columns.items() if not column.is_number]
+            counts = dict.fromkeys(texts, (0, 0))
             for batch in batches:
+                for name in texts:
+                    counts[name] = tuple(np.add(counts[name], self._count_numbers(batch.column(name), name)))
                 self.rows += batch.num_rows
-                for entry in batch.schema:
-                    name = _dtype(entry.type)
-                    self.columns[entry.name] = Column("<f8" if name and np.dtype(name).kind in "fiub" else "U", 0)
+        for name, (numbers, filled) in counts.items():
+            if 2 * numbers <= filled:
+                self.faults.pop(name, None)
+                self.unread.setdefault(name, "text")
+
+    def _count_numbers(self, cells: Any, name: str) -> tuple[int, int]:
+        """Count the cells that are meant as numbers, and all that are not empty. The first that is no number is kept
+        as the fault of its column."""
+        compute = arrow("pyarrow.compute")
+        if not arrow("pyarrow").types.is_string(cells.type):  # dates
+            return 0, len(cells)
+        filled = compute.match_substring_regex(cells, r"\S")
+        wrong = compute.and_(filled, compute.invert(compute.match_substring_regex(cells, NUMBER)))
+        if name not in self.faults and compute.any(wrong).as_py():
+            row = compute.index(wrong, True).as_py()
+            self.faults[name] = f"{cells[row].as_py()!r} in row {self.rows + row}"
+        meant = compute.match_substring_regex(cells, NUMBER.replace(r"\.", "[.,]"))
+        return compute.sum(meant).as_py() or 0, compute.sum(filled).as_py() or 0
+
+    def _check_header(self, names: Sequence[str]) -> None:
+        """Raise an error if the first line seems to hold values. Names may be 0, 1, 2, ... or years."""
+        found = [name for name in names if re.match(NUMBER, name)]
+        whole = all(name.isdecimal() for name in found)
+        consecutive = whole and all(int(b) - int(a) == 1 for a, b in pairwise(found))
+        if not whole or (2 * len(found) > len(names) and not consecutive):
+            raise ValueError(f"its first line must hold the names of the columns, got {', '.join(names)[:80]}")
 
     def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:  # noqa: ARG002
         start = 0
@@ -104,6 +170,16 @@ class CsvFile(TableFile):
             for batch in batches:
                 yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
                 start += batch.num_rows
+
+    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return the cells as text, to the letter."""
+        found, start = [], 0
+        with readable(self.path):
+            for block in self.texts(name):
+                low, high = np.searchsorted(rows, (start, start + len(block)))
+                found += [block[row] for row in (rows[low:high] - start).tolist()]
+                start += len(block)
+        return _objects(found)
 
     def texts(self, name: str) -> Iterator[list[str | None]]:
         with self._opened([name], {name: arrow("pyarrow").string()}) as batches:
@@ -120,10 +196,16 @@ class CsvFile(TableFile):
 
 
 def _dtype(kind: "pyarrow.DataType") -> str:
-    """Return the NumPy type of a column's values; "U" for text; empty for what is no column of ours."""
+    """Return the NumPy type of a column's values; "U" for text, "O" for dates and times; empty for other types."""
     types = arrow("pyarrow").types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind) or types.is_null(kind):
+    if types.is_dictionary(kind):
+        return _dtype(kind.value_type)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
         return "U"
+    if types.is_decimal(kind):
+        return "<f8"
+    if types.is_temporal(kind):
+        return "O"
     if types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind):
         return arrow("pyarrow").array([], kind).to_numpy(zero_copy_only=False).dtype.str
     return ""
@@ -132,14 +214,40 @@ def _dtype(kind: "pyarrow.DataType") -> str:
 def _values(array: Any, column: Column, start: int) -> np.ndarray:
     """Return a column of a batch. A missing number is NaN, a missing text is empty; `start` is the row of the batch in
     the file."""
+    types = arrow("pyarrow").types
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     if column.width:
         return _matrix(array, column, start)
     if not column.is_number:
-        return np.array(["" if value is None else str(value) for value in array.to_pylist()], dtype=str)
+        return np.array(["" if value is None else str(value) for value in _exact(array)], dtype=str)
+    if types.is_decimal(array.type):
+        array = array.cast(arrow("pyarrow").float64())
     values = array.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # booleans with missing values
         return np.array([np.nan if value is None else value for value in values], np.float64)
     return values.astype(column.dtype) if values.dtype.kind != "f" or array.null_count == 0 else values
+
+
+def _exact(array: Any) -> np.ndarray:
+    """Return the values as they are: an array of numbers if none is missing, else Python objects."""
+    pyarrow = arrow("pyarrow")
+    types, kind = pyarrow.types, array.type
+    if types.is_dictionary(kind):
+        array = array.cast(kind.value_type)
+        kind = array.type
+    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    if numeric and array.null_count == 0:
+        return array.to_numpy(zero_copy_only=False) if isinstance(array, pyarrow.Array) else array.to_numpy()
+    if types.is_temporal(kind) and not types.is_date(kind):  # Python's times have no nanoseconds
+        array = array.cast(pyarrow.string())
+    return _objects(array.to_pylist())
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 def _matrix(array: Any, column: Column, start: int) -> np.ndarray:
