@@ -3,8 +3,12 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import smdl
 
@@ -27,6 +31,14 @@ LAYERS = {
     "judging": ("judging",),
     "cli": ("__main__", "cli"),
 }
+#: Private names of other libraries that have no public counterpart, by the module that reads them.
+FOREIGN = {
+    "cli.parser": {"_HelpAction", "_option_string_actions"},
+    "scoring.reading": {"_iterator", "_index_queues", "_workers_done_event"},  # torch's workers
+    "training.evaluation": {"_BatchNorm"},
+}
+#: Public, in spite of the underscore.
+PUBLIC = {"_asdict", "_exit", "_replace"}
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in SOURCE.rglob("*.py")
@@ -66,6 +78,67 @@ def own_imports(code: str) -> set[str]:
 def calls_in(code: str) -> set[str]:
     """Return the dotted names of all functions that code calls."""
     return {ast.unparse(node.func) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
+
+
+def private_reads(code: str) -> set[str]:
+    """Return the private names that code imports, or reads from an object other than `self`, and does not define."""
+    nodes = list(ast.walk(ast.parse(code)))
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    defined |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    read = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    read |= {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls")
+    }
+    return {name for name in read - defined if is_private(name)}
+
+
+def twice(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def test_the_root_holds_the_public_names_and_the_command_alone():
+    assert {path.name for path in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_no_module_name_occurs_twice():
+    assert not twice(module.rpartition(".")[2] for module, path in MODULES.items() if path.name != "__init__.py")
+
+
+def test_no_class_name_occurs_twice():
+    trees = [ast.parse(path.read_text()) for path in MODULES.values()]
+    assert not twice(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+def test_no_package_is_called_like_a_public_name():
+    assert not {module.rpartition(".")[2] for module in MODULES if module.partition(".")[0] == module} & set(
+        smdl.__all__
+    )
+
+
+def test_no_module_reads_the_private_names_of_another():
+    found = {module: private_reads(path.read_text()) for module, path in MODULES.items()}
+    assert {module: names for module, names in found.items() if names} == FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from smdl.engine.plan import _limit", {"_limit"}),
+        ("def f(loader):\n    return loader._scorer.form", {"_scorer"}),
+        ("self._scorer.run()", set()),
+        ("class Twin:\n    def __eq__(self, other):\n        self._x = 1\n        return other._x", set()),
+        ("part._replace(size=1)", set()),
+    ],
+)
+def test_private_names_are_noticed_where_another_module_reads_them(code, found):
+    assert private_reads(code) == found
 
 
 def test_every_module_belongs_to_one_layer():
