@@ -2,8 +2,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import IterableDataset, get_worker_info
 
 import smdl
+from smdl.loading.candidates.stream import Stream
 from tests.toys import Net, Recorder, Tuples, numbers_of
 
 DATA = Tuples(42)
@@ -61,8 +64,38 @@ def test_the_length_and_the_sizes_are_right(count, size, parts, method):
 
 
 def test_so_many_batches_are_joined_as_are_needed_to_keep_one():
-    assert [smdl.SelectiveLoader([], Net(), keep=1 / parts).joined for parts in range(1, 200)] == list(range(1, 200))
-    assert smdl.SelectiveLoader([], Net(), keep=0.4).joined == 3
+    for parts in range(1, 200):
+        stream = Stream(1 / parts)
+        assert [stream.read_before(step) for step in (1, 2, 99, 10**6)] == [parts, 2 * parts, 99 * parts, 10**6 * parts]
+        assert [stream.steps(batches) for batches in (parts, parts + 1, 99 * parts)] == [1, 2, 99]
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.4, 0.7])
+def test_batches_keep_their_size_and_the_share_of_the_samples_is_what_was_asked(keep):
+    data = [(torch.randn(30, 4), torch.randint(3, (30,))) for _ in range(100)]
+    loader = smdl.SelectiveLoader(data, Net(), keep=keep, method="uniform")
+    sizes = [len(inputs) for inputs, _ in loader]
+    assert sizes == [30] * round(100 * keep)
+    assert len(loader) == len(sizes)
+
+
+class Endless(IterableDataset):
+    """A stream of torch: it has no length."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, count = (0, 1) if info is None else (info.id, info.num_workers)
+        for row in range(first, 90, count):
+            yield torch.full((4,), float(row)), row % 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_of_torch_over_a_stream_has_no_length(workers):
+    loader = smdl.SelectiveLoader(TorchLoader(Endless(), batch_size=5, num_workers=workers), Net(), keep=1 / 3)
+    with pytest.raises(TypeError, match="has no len"):
+        len(loader)
+    assert [len(inputs) for inputs, _ in loader] == [5] * 6
+    assert loader.epoch == 1
 
 
 def test_batches_of_any_form_pass():
@@ -212,4 +245,4 @@ def test_the_state_of_another_loader_is_refused():
 
 def test_it_says_what_it_does():
     shown = repr(smdl.SelectiveLoader([], Net(), keep=0.5, method="uniform"))
-    assert shown == "smdl.SelectiveLoader(list, method=uniform: Uniform; keep=0.5, 2 batches joined, seed=0)"
+    assert shown == "smdl.SelectiveLoader(list, method=uniform: Uniform; keep=0.5, seed=0)"

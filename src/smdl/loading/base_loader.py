@@ -138,7 +138,11 @@ class Loader:
                 f" {type(self.candidates).__name__} a rank may have none to compare: use"
                 ' ranks="global", or candidates=smdl.RandomPool()'
             )
-        self._ranks.agree({**self._signature(), "ranks": "global" if self._together else "local", **self._position()})
+        self._ranks.agree({**self._signature(), **self._agreed(), **self._position()})
+
+    def _agreed(self) -> dict[str, Any]:
+        """Return what all ranks must have in common besides the signature."""
+        return {}
 
     def _position(self) -> dict[str, Any]:
         """Return where the loader is, in words of an error."""

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from smdl.common.messages import choice, one_of, true_or_false, whole_number
 from smdl.engine.objective import Objective
+from smdl.loading.agreement import data_fingerprint, option_texts
 from smdl.loading.base_loader import Loader
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, steps_per_epoch
 from smdl.loading.candidates.observed import Observed
@@ -123,6 +124,7 @@ class DataLoader(Loader):
         if self.strategy.needs_reference:
             self.reference = ReferenceFeatures(reference, self._samples, self.strategy.needs_holdout)
         self._feedback = Feedback(scorer, self.strategy, self.candidates, self.method.name)
+        self._data: str | None = None  # with several ranks: what they compare
         self._mark = object()  # tells this loader from others, also from one that was freed
         self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
         self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
@@ -285,6 +287,11 @@ class DataLoader(Loader):
                 self._begin(self._epoch + 1)
         self._step_batch = batch
         return iteration
+
+    def _agreed(self) -> dict[str, Any]:
+        if self._data is None:  # reading samples at every epoch would take time
+            self._data = data_fingerprint(self.reader, self._samples, self.scorer.criterion.targets)
+        return {**option_texts(self.arguments), "the data": self._data}
 
     def _position(self) -> dict[str, Any]:
         return {**super()._position(), "whether a batch was left half-way": self._feedback.has_unexchanged}

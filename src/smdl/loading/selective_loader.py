@@ -1,6 +1,5 @@
 """SelectiveLoader: wraps any iterable of batches and yields the selected part."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -62,22 +61,29 @@ class SelectiveLoader(Loader):
         if self.strategy.needs_reference and reference is None:
             need = "rho_loss" if self.strategy.needs_holdout else "feature_match"
             raise ValueError(f"{need} needs reference=, a trained model, to score a stream")
-        self.loader, self.keep, self.joined = loader, source.keep, source.joined
+        self.loader, self.keep = loader, source.keep
         self._reference = None if reference is None else scorer.of(reference)
         self._skip, self._padding = 0, check_padding(padding)
 
     def __len__(self) -> int:
         """Return the number of batches per epoch, if the wrapped loader has a length."""
-        return math.ceil(len(self.loader) / self.joined)  # type: ignore[arg-type]
+        return self.candidates.steps(len(self.loader))  # type: ignore[arg-type, attr-defined]
+
+    def _steps(self) -> int | None:
+        """Return the number of batches per epoch; None if the wrapped loader does not know its length."""
+        try:
+            return len(self)
+        except TypeError:  # a DataLoader of torch has a __len__ that raises, if its dataset is a stream
+            return None
 
     def __repr__(self) -> str:
         return (
             f"smdl.SelectiveLoader({type(self.loader).__name__}, method={self.method.name}: {self.strategy.describe()};"
-            f" keep={self.keep:.6g}, {self.joined} batches joined, seed={self.seed})"
+            f" keep={self.keep:.6g}, seed={self.seed})"
         )
 
     def __iter__(self) -> Iterator[Any]:
-        iteration, steps = self._start_iteration(), len(self) if hasattr(self.loader, "__len__") else None
+        iteration, steps = self._start_iteration(), self._steps()
         batches, self._skip = islice(self.loader, self._skip, None), 0
         epoch = StreamEpoch(*self._basics(), stream=batches, reference=self._reference, padding=self._padding)
         for selection, batch in self.candidates.batches(epoch):
@@ -104,4 +110,4 @@ class SelectiveLoader(Loader):
         if "loader" in state:
             self.loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
         else:
-            self._skip = self._step * self.joined
+            self._skip = self.candidates.read_before(self._step)  # type: ignore[attr-defined]

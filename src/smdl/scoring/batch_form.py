@@ -28,6 +28,7 @@ class BatchForm:
 
     def __init__(self, forward: Forward | None = None, targets: Targets = None) -> None:
         self._forward = callable_or_none("forward", forward)
+        self.has_forward = forward is not None
         if not (targets is None or callable(targets) or isinstance(targets, str | int)) or isinstance(targets, bool):
             raise TypeError(choice("targets", targets, "the name or the place of a column, or a callable"))
         self._targets: Targets = targets

@@ -266,15 +266,23 @@ def check_logits(found: Any) -> Tensor:
     return logits
 
 
+def members(found: Any) -> list[Tensor]:
+    """Return the members of a tuple or list that are tensors with rows; none if it does not begin with a tensor."""
+    if not isinstance(found, tuple | list) or not found or not isinstance(found[0], Tensor):
+        return []
+    return [one for one in found if isinstance(one, Tensor) and one.ndim > 0]
+
+
 def output_of(found: Any) -> Any:
-    """Return the tensor of outputs: `logits` of a dict or an object, the first member of a tuple."""
+    """Return the tensor of outputs: `logits` of a dict or an object, the first member of a tuple with a row per sample.
+    (A model of transformers with return_dict=False returns the loss, one number, before them.)"""
     if isinstance(found, Tensor):
         return found
     if isinstance(found, Mapping):
         return found.get("logits", found)
     if hasattr(found, "logits"):
         return found.logits
-    return found[0] if isinstance(found, tuple | list) and len(found) > 0 and isinstance(found[0], Tensor) else found
+    return next(iter(members(found)), found)
 
 
 def check_targets(targets: Tensor, classes: int) -> None:

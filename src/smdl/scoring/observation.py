@@ -77,7 +77,7 @@ class Observer:
         assert self._expected is not None
         inputs = self._expected.among(forward.args, forward.kwargs)
         try:
-            logits = self._scorer.criterion.outputs_in(forward.output)
+            logits = self._scorer.criterion.outputs_in(self._scorer.network.returned(forward.output))
             features = self._scorer.network.pooled(self._features(forward)) if self._needs_features else None
         except ValueError:
             return None
@@ -101,8 +101,11 @@ class Observer:
             model.register_forward_pre_hook(_Before(log), with_kwargs=True),
             model.register_forward_hook(_After(log)),
         ]
-        if self._needs_features:
-            tap = self._scorer.find_tap(take(batch, np.arange(min(2, height(batch)))))
+        few = take(batch, np.arange(min(2, height(batch))))
+        if not self._needs_features:
+            self._scorer.network.find_outputs(few)
+        else:
+            tap = self._scorer.find_tap(few)
             hooks.append(tap.register_forward_hook(_AtTap(log, isinstance(tap, nn.Linear))))
         for hook in hooks:
             weakref.finalize(self, hook.remove)

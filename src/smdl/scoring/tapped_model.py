@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from smdl.common.messages import callable_or_none, choice
 from smdl.scoring.batch_form import BatchForm
+from smdl.scoring.batches import move
 from smdl.scoring.criterion import Criterion
-from smdl.scoring.losses import Loss, output_of
+from smdl.scoring.losses import Loss, members, output_of
 from smdl.scoring.model_access import device_of, eval_mode, unwrapped, whole_weight
 from smdl.scoring.scoring_options import Scoring
-from smdl.scoring.taps import as_pooling, linear_layers, makes, named_module, no_head, pooled, recording
+from smdl.scoring.taps import as_pooling, check_tuple, linear_layers, makes, named_module, no_head, pooled, recording
 
 
 class TappedModel:
@@ -30,6 +31,7 @@ class TappedModel:
         self._callable = None if named else callable_or_none("features", scoring.features)
         self.tap = named_module(model, scoring.features) if isinstance(scoring.features, str) else None
         self._tap_makes_outputs: bool | None = None  # not known before the first forward
+        self._member: int | None = None  # the place of the outputs in a tuple that the model returns
         self._weight = next(model.parameters(), None)  # tells the device; looking for it at every step is slow
 
     @property
@@ -94,10 +96,22 @@ class TappedModel:
             self._tap_makes_outputs = False  # it would make other outputs of pooled features
         return self.pooled(features), outputs
 
+    def find_outputs(self, batch: Any) -> None:
+        """Find out which part of what the model returns `forward=` takes, if it is given."""
+        if self._form.has_forward:
+            with eval_mode(self.model):
+                self._run(move(batch, self.device))
+
+    def returned(self, found: Any) -> Any:
+        """Return the outputs in what the model itself returned, without `forward=`: the member of a tuple that
+        `forward=` takes."""
+        tensors = members(found)
+        return tensors[self._member] if self._member is not None and self._member < len(tensors) else found
+
     def tapped(self, calls: Sequence[tuple[Any, Any]], found: Any) -> tuple[Any, Any]:
         """Return one of the calls of the tap in a forward, (features, what it made), the latest first: the one that
         made the model's output. A model may apply its head again, for an auxiliary loss."""
-        outputs = output_of(found)
+        outputs = output_of(self.returned(found))
         if len(calls) == 1 or not isinstance(outputs, Tensor):
             return calls[0]
         return next((call for call in calls if self._makes(call[1], outputs)), calls[0])
@@ -111,9 +125,12 @@ class TappedModel:
             return found, None if criterion.undecided or criterion.loss is None else self.outputs(batch)
         if self.tap is None:
             return self._find(batch)
-        with recording([self.tap]) as calls:
+        with recording([self.tap, *(linear_layers(self.model) if self._tap_makes_outputs is None else ())]) as made_by:
             found = self._run(batch)
+        if self._tap_makes_outputs is None:
+            check_tuple(found, made_by, self._criterion.classes)
         outputs = self._criterion.outputs_in(found)
+        calls = [call for call in made_by if call[0] is self.tap]
         if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         takes_input = isinstance(self.tap, nn.Linear)
@@ -126,6 +143,7 @@ class TappedModel:
         """Run a forward and tap the linear layer whose output is the model's."""
         with recording(linear_layers(self.model)) as calls:
             found = self._run(batch)
+        check_tuple(found, calls, self._criterion.classes)
         loss = self._criterion.loss
         outputs = (Loss() if self._criterion.undecided or loss is None else loss).outputs(found)
         for module, given, made in reversed(calls):
@@ -140,7 +158,13 @@ class TappedModel:
         weight, dtype = self._weight, None
         if weight is not None and weight.is_floating_point() and not torch.is_autocast_enabled(weight.device.type):
             dtype = weight.dtype
-        return self._form.run(self.model, batch, self._criterion.classes, dtype)
+        if self._member is not None:
+            return self._form.run(self.model, batch, self._criterion.classes, dtype)
+        with recording([self.model]) as calls:
+            found = self._form.run(self.model, batch, self._criterion.classes, dtype)
+        returned, output = members(calls[-1][2]) if calls else [], output_of(found)
+        self._member = next((place for place, one in enumerate(returned) if one is output), 0)
+        return found
 
     def _makes(self, made: Any, outputs: Tensor) -> bool:
         return makes(made, outputs, shifted=self._criterion.classes)

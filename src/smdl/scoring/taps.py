@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from smdl.common.messages import choice, unknown
-from smdl.scoring.losses import shape_of
+from smdl.scoring.losses import members, shape_of
 from smdl.scoring.scoring_options import Pooling
 
 Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
@@ -86,6 +86,25 @@ def makes(made: Any, outputs: Tensor, shifted: bool) -> bool:
     if shifted and outputs.ndim == 2:
         gaps = gaps - gaps[:, :1]
     return bool(gaps.abs().max() <= 1e-4 * (1.0 + made.abs().max()))
+
+
+def _made(outputs: Tensor, calls: Sequence[Call], shifted: bool) -> bool:
+    return any(makes(made, outputs, shifted) for _, _, made in calls)
+
+
+def check_tuple(found: Any, calls: Sequence[Call], shifted: bool) -> None:
+    """Raise an error if a model returns a tuple, and its first member may not be the outputs: linear layers make others
+    of another width, such as the logits in (features, logits)."""
+    outputs = [one for one in members(found) if one.ndim == 2]
+    for place, other in enumerate(outputs[1:], start=1):
+        if other.shape[1] != outputs[0].shape[1] and _made(other, calls, shifted):
+            shapes = " and ".join(str(tuple(one.shape)) for one in outputs)
+            which = "more than one" if _made(outputs[0], calls, shifted) else f"number {place}"
+            raise ValueError(
+                f"the model returns a tuple with outputs of shapes {shapes}, and a linear layer makes"
+                f" {which} of them, counted from 0: say which are the logits by forward=, such as"
+                f" forward=lambda model, batch: model(batch[0])[{place}]"
+            )
 
 
 @contextmanager

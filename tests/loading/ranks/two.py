@@ -241,10 +241,9 @@ def observations_of_one_rank_only_reach_both(folder: Path) -> None:  # noqa: ARG
 
 def losses_of_tokens_reach_both(folder: Path) -> None:  # noqa: ARG001
     """Tokens have as many outputs as they are long, which differs between ranks: only losses are exchanged."""
-    rank = dist.get_rank()
 
     def collate(rows: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        tokens = torch.stack(rows)[:, : 5 + rank]
+        tokens = torch.stack(rows)[:, : 5 + int(rows[0][0]) % 2]
         return tokens, tokens
 
     data = [torch.arange(row, row + 8) % 20 for row in range(32)]
@@ -259,6 +258,16 @@ def losses_of_tokens_reach_both(folder: Path) -> None:  # noqa: ARG001
     assert states[0]["outputs"].shape == (32, 1)
     assert bool(states[0]["seen"].all())
     assert states[0]["targets"] is None
+
+
+def other_data_or_another_loss_on_a_rank_is_refused(folder: Path) -> None:  # noqa: ARG001
+    data, rank = Tuples(31), dist.get_rank()
+    data.x = data.x + rank
+    with pytest.raises(RuntimeError, match=r"ranks must agree on the data: rank . has \w+ of 8 samples"):
+        next(iter(smdl.DataLoader(data, DistributedDataParallel(Net()), 4, method="fresh")))
+    loss = ("cross_entropy", None)[rank]
+    with pytest.raises(RuntimeError, match="ranks must agree on `loss`: rank"):
+        next(iter(smdl.DataLoader(Tuples(31), DistributedDataParallel(Net()), 4, method="fresh", loss=loss)))
 
 
 def ranks_that_disagree_are_told(folder: Path) -> None:  # noqa: ARG001
@@ -398,6 +407,7 @@ def a_lost_rank_stops_the_other(folder: Path) -> None:  # noqa: ARG001
 
 
 CHECKS = [
+    other_data_or_another_loss_on_a_rank_is_refused,
     no_sample_is_on_two_ranks_and_counts_are_equal,
     every_rank_has_the_same_state,
     one_file_resumes_every_rank,

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain, islice
 from typing import Any
 
@@ -29,12 +30,13 @@ class StreamEpoch(Epoch):
     padding: Padding = None  # fills rows of different lengths
 
     def __post_init__(self) -> None:
-        self.stream = iter(self.stream)
+        self.stream, self.last_count = iter(self.stream), 0  # batches that were joined last
 
     def read(self, count: int) -> Any:
         """Return the next `count` batches, joined; None at the end of the stream."""
         with self.clock("data"):
             members = list(islice(self.stream, count))
+            self.last_count = len(members)
             return join(same_length(members, self.padding)) if members else None
 
     def ended(self) -> bool:
@@ -56,14 +58,23 @@ class StreamEpoch(Epoch):
 
 @dataclass
 class Stream(Candidates):
-    """Candidates are 1/keep batches of an iterable, joined; the part `keep` of them is selected."""
+    """Candidates are 1/keep batches of an iterable, joined, of which one batch is selected. If 1/keep is no whole
+    number, the number of joined batches changes from step to step: 2, 3, 2, 3, … for keep=0.4."""
 
     keep: float = 1 / 3
     splits = True
 
     def __post_init__(self) -> None:
         self.keep = number("keep", self.keep, "a fraction in (0, 1]", low=sys.float_info.min, high=1.0)
-        self.joined = math.ceil(1 / self.keep - 1e-9)  # 1 / (1/3) may round up
+        self._share = Fraction(self.keep).limit_denominator(10**6) or Fraction(self.keep)  # 1/3 is meant to be 1/3
+
+    def read_before(self, step: int) -> int:
+        """Return the number of batches that the steps before this one join."""
+        return math.floor(step / self._share)
+
+    def steps(self, batches: int) -> int:
+        """Return the number of steps for so many batches."""
+        return math.ceil(batches * self._share)
 
     def check(self, strategy: Strategy) -> None:
         if strategy.needs_losses or strategy.needs_labels or strategy.needs_all:
@@ -75,11 +86,12 @@ class Stream(Candidates):
         """Yield the selection (indices are rows of the joined batches) and the batch of each step."""
         assert isinstance(epoch, StreamEpoch)
         step = epoch.first_step
-        while (candidates := epoch.read(self.joined)) is not None:
+        while (candidates := epoch.read(joined := self.read_before(step + 1) - self.read_before(step))) is not None:
             if step == epoch.first_step:
                 _check_shares(epoch.ranks, candidates)
             pool, rows = epoch.score_batch(candidates), height(candidates)
-            chosen = epoch.choose(pool, np.arange(rows), max(1, round(rows * self.keep)), step)
+            share = 1 / joined if epoch.last_count == joined else self.keep
+            chosen = epoch.choose(pool, np.arange(rows), max(1, round(rows * share)), step)
             yield chosen, take(candidates, chosen.indices)
             step += 1
 
