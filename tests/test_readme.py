@@ -25,9 +25,9 @@ def code_of(page: Path) -> list[str]:
 
 
 def marked(page: Path) -> Any:
-    """The README selects from 10,000 samples, which takes seconds. The page of the trainers needs their libraries."""
+    """One page selects from 10,000 samples, which takes seconds. The page of the trainers needs their libraries."""
     marks = {
-        "README.md": [pytest.mark.slow],
+        "arrays.md": [pytest.mark.slow],
         "trainers.md": [pytest.mark.integrations, pytest.mark.filterwarnings("default")],
     }
     return pytest.param(page, marks=marks.get(page.name, ()) if page.parent != CARDS else ())
@@ -49,6 +49,17 @@ def test_the_links_of_the_page_lead_somewhere(page):
         linked = page.parent / target if target else page
         assert linked.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors_of(linked), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_the_page_names_exist(page):
+    named = re.findall(r"`((?:src/smdl|tests|benchmarks|docs|examples)/[\w/.-]+)[`:]", page.read_text())
+    missing = [name for name in named if "NAME" not in name and not (ROOT / name).exists()]
+    assert not missing, f"{page.name} names {missing}"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 def anchors_of(page: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""The clock that stands still while other processes have the core."""
+"""The clock that does not count the time in which other processes have the core."""
 
 import itertools
 import multiprocessing

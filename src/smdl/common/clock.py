@@ -1,5 +1,5 @@
-"""The clock by which steps are timed. In a process that computes with one thread, it stands still while that thread is
-ready to run and another process has its core."""
+"""The clock by which steps are timed. In a process that computes with one thread, it does not count the time in which
+that thread is ready to run and another process has its core."""
 
 import os
 import threading

@@ -171,7 +171,7 @@ def select(
     among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
     size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
     threads       for partitions; torch's number of threads by default. The result does not depend on it.
-    spread        shares the partitions with other processes, see `smdl.loading.ranks.Ranks`. Nor does it on this.
+    spread        shares the partitions with other processes, see `smdl.loading.ranks.Ranks`. The result is the same.
     progress      called as progress(what, done, total) during long work
 
     Above 65,536 samples, facility_location is measured on max(20,000, 16 × size) random samples of the pool (set
@@ -211,7 +211,7 @@ def select(
 
 
 def _warn_if_long(pool: Pool, objective: Objective, size: int, optimizer: str, candidates: int) -> None:
-    """Warn if the selection will take more than a minute. Small pools never do, and a step has no time to ask."""
+    """Warn if the selection will take more than a minute. Small pools never take that long."""
     if len(pool) <= DENSE or candidates < len(pool):
         return
     n, width = pool.features.shape

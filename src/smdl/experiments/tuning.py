@@ -12,7 +12,7 @@ from smdl.training.config import TrainConfig
 
 #: Factors of the learning rate, the usual one first: it wins a tie.
 RATE_FACTORS = (1.0, 0.5, 2.0)
-#: Part of the training set that is held out, unless the config holds out another. The seed is none of the experiment's.
+#: Part of the training set that is held out, unless the config holds out another; a seed of no run of the experiment.
 VALIDATION, TUNING_SEED = 0.1, 1_000_000
 
 

@@ -110,7 +110,7 @@ class Observed(Candidates):
         assert seen.features is not None
         self._cache.write(scorer, rows, seen.found, seen.features, seen.logits, labels)
         self._observations += 1
-        self._observed_at[rows] = self._observations  # also of rows that were not found: their turn to rescore passed
+        self._observed_at[rows] = self._observations  # also if a row was not found: it is not rescored again at once
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
