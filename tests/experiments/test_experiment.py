@@ -18,7 +18,7 @@ from smdl.cli.commands import main
 from smdl.common import clock
 from smdl.common.progress import ArmProgress, Display
 from smdl.common.storage import BusyError, locked, read_json
-from smdl.experiments import calibration, results, runner
+from smdl.experiments import calibration, results, runner, timed_side
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.arms import overrides_of, with_overrides
 from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
@@ -248,7 +248,7 @@ def test_epochs_and_steps_of_the_command_line_are_obeyed(tmp_path, monkeypatch, 
 
 
 def test_a_calibration_takes_a_fifth_of_a_budget(monkeypatch):
-    monkeypatch.setattr("smdl.experiments.calibration.ConfigSide", SlowSide)
+    monkeypatch.setattr("smdl.experiments.calibration.ArmSide", SlowSide)
     monkeypatch.setattr("smdl.experiments.calibration.time", SlowSide)
     configs = {"uniform": BASE, "loss": BASE}
     for budget, rounds in ((None, 15), (1.0, 1), (100.0, 11), (10_000.0, 15)):
@@ -785,7 +785,7 @@ def test_a_damaged_plan_is_another_plan(tmp_path):
 def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
     """Turns of ten steps rarely see the start of an epoch of 40."""
     config = replace(BASE, data=DataConfig(train_size=400, test_size=60), batch_size=10, method="recommended")
-    monkeypatch.setattr(calibration, "epoch_start_seconds", lambda *_: 4.0)
+    monkeypatch.setattr(timed_side, "epoch_start_seconds", lambda *_: 4.0)
     found = calibration.calibrate({"recommended": config}, Display(), budget=0.1)["recommended"]
     assert found["steps_per_epoch"] == 40
     assert 0.1 < found["seconds_per_step"] < 0.2

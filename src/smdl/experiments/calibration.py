@@ -5,16 +5,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from smdl.common import clock
 from smdl.common.progress import Display
-from smdl.experiments.typical_step import epoch_start_seconds, fill_cache, make_typical
+from smdl.experiments.timed_side import STEPS, TimedSide
+from smdl.experiments.typical_step import fill_cache
 from smdl.loading.candidates.base import steps_per_epoch
-from smdl.loading.loader import DataLoader
 from smdl.scoring.scorer import NotFiniteError
 from smdl.training.build import reference_seconds
 from smdl.training.config import TrainConfig
@@ -23,8 +22,8 @@ from smdl.training.datasets.user_dataset import labels_of
 from smdl.training.loop import DivergedError, TrainingRun, threads
 from smdl.training.meters import Meters, balance
 
-#: Steps per turn (rounded up to whole periods of the source); number of rounds, fewer if they take too many seconds.
-STEPS, ROUNDS, FEWEST_ROUNDS, SECONDS = 10, 15, 4, 180.0
+#: Number of rounds, fewer if they take too many seconds.
+ROUNDS, FEWEST_ROUNDS, SECONDS = 15, 4, 180.0
 #: No calibration and no preview trains as many steps of an arm.
 LONGEST = 10_000
 #: Part of a budget of time that the rounds may take. It goes before FEWEST_ROUNDS.
@@ -39,7 +38,7 @@ def calibrate(configs: dict[str, TrainConfig], display: Display, budget: float |
     `take_turns` says how.
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    found = take_turns({name: ConfigSide(config, display) for name, config in configs.items()}, display, budget)
+    found = take_turns({name: ArmSide(config, display) for name, config in configs.items()}, display, budget)
     return {name: {**cost, "load": load} for name, cost in found.items()}
 
 
@@ -57,25 +56,6 @@ def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         return {**cost, **changed, "parts": parts, "wall_factor": kept.get("wall_factor", 1.0)}
 
     return {arm: scaled(cost) for arm, cost in found.items()}
-
-
-class TimedSide(Protocol):
-    """An arm that is trained a few steps at a time, only to time it."""
-
-    loader: Any  # a smdl.DataLoader, after the first turn
-    steps: int  # of a turn
-
-    def turn(self) -> dict[str, float]:
-        """Train one turn; return the seconds per step by part, and the forwards per step."""
-        ...
-
-    def epoch_seconds(self) -> float:
-        """Return the seconds per step that the start of an epoch adds to those of the turns, which rarely see one."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """Return what else is known after the turns: the seconds of an evaluation, the steps per epoch, the data."""
-        ...
 
 
 def take_turns(
@@ -146,77 +126,40 @@ def _data_facts(splits: Splits, config: TrainConfig) -> dict[str, Any]:
     }
 
 
-class Stopwatch:
-    """Measures a turn of a loader, from now on."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-        self._before, self._forwards, self._started = dict(loader.seconds), loader.forwards, _now()
-
-    def per_step(self, steps: int) -> dict[str, float]:
-        """Return the seconds per step by part, and the forwards per step. What the loader did not spend is training."""
-        total = _now() - self._started
-        parts = {name: now - self._before[name] for name, now in self._loader.seconds.items()}
-        parts["training"] = total - sum(parts.values())
-        found = {name: spent / steps for name, spent in parts.items()}
-        return {**found, "forwards": (self._loader.forwards - self._forwards) / steps}
-
-
-def _now() -> float:
-    """Return the time when the device has done all work that it was given."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return clock.now()
-
-
-def turn_steps(loader: DataLoader, least: int = STEPS) -> int:
-    """Return the steps of a turn: whole periods of the source."""
-    period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
-    return period * math.ceil(least / period)
-
-
-def epoch_seconds(loader: DataLoader, steps: int, noisy: bool = False) -> float:
-    """Return the seconds per step that the start of an epoch adds to those of turns of so many steps."""
-    if steps >= len(loader):  # every turn sees one
-        return 0.0
-    return median(epoch_start_seconds(loader, noisy) for _ in range(3)) / len(loader)
-
-
-class ConfigSide:
+class ConfigSide(TimedSide):
     """A run of smdl's own training loop."""
 
-    def __init__(self, config: TrainConfig, display: Display, splits: Splits | None = None) -> None:
+    def __init__(self, config: TrainConfig, display: Display, splits: Splits | None = None, least: int = STEPS) -> None:
         started = time.perf_counter()
         self.run = TrainingRun(config, display, splits)
         self.setup = time.perf_counter() - started
-        loader = self.run.loader
-        self.reference_seconds: float | None = None
-        if loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
+        self.noisy = config.data.label_noise > 0
+        if self.run.loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
-        make_typical(loader)
-        self.loader, self.steps = loader, turn_steps(loader)
+        self.begin(self.run.loader, least)
         # A schedule must not end before the turns do: at a learning rate of 0 the weights would not change any more.
-        self.run.epochs = max(self.run.epochs, math.ceil(LONGEST / len(loader)))
-        self._endless = self._train()
+        self.run.epochs = max(self.run.epochs, math.ceil(LONGEST / len(self.loader)))
+        self._losses = self._train()
 
     def _train(self) -> Iterator[float]:
         while True:
             yield from self.run.steps()
-            self.run.epoch += 1
+            self.run.epoch, self.run.meters = self.run.epoch + 1, Meters()
+
+    def step(self) -> None:
+        next(self._losses)
 
     def turn(self) -> dict[str, float]:
-        self.run.meters = Meters()
         with torch.random.fork_rng(), threads(self.run.config.threads):
-            for _ in range(self.steps):
-                next(self._endless)
-        meters = self.run.meters
-        spent = {name: seconds / self.steps for name, seconds in meters.seconds.items() if name != "evaluation"}
-        return {**spent, "forwards": meters.forwards / self.steps}
+            return super().turn()
 
     def epoch_seconds(self) -> float:
         with threads(self.run.config.threads):
-            noisy = self.run.config.data.label_noise > 0  # the samples that fill the cache do not show it
-            return epoch_seconds(self.loader, self.steps, noisy)
+            return super().epoch_seconds()
+
+
+class ArmSide(ConfigSide):
+    """An arm of an experiment: its evaluation and its data count too."""
 
     def facts(self) -> dict[str, Any]:
         config, started = self.run.config, time.perf_counter()
@@ -225,8 +168,8 @@ class ConfigSide:
         return {
             "evaluation_seconds": time.perf_counter() - started,
             "setup_seconds": self.setup,
-            "steps_per_epoch": len(self.run.loader),
-            "reference_seconds": self.reference_seconds,
+            "steps_per_epoch": len(self.loader),
+            **super().facts(),
             **_data_facts(self.run.splits, config),
             "threads": config.threads or torch.get_num_threads(),
         }

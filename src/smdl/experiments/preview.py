@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from smdl.common import clock
 from smdl.common.messages import choice, positive
 from smdl.common.progress import Display
 from smdl.engine.pool import host
-from smdl.experiments.calibration import SHARE, ConfigSide, Stopwatch, TimedSide, epoch_seconds, take_turns, turn_steps
-from smdl.experiments.typical_step import make_typical
+from smdl.experiments.calibration import SHARE, ConfigSide, take_turns
+from smdl.experiments.timed_side import TimedSide
 from smdl.loading.loader import DataLoader
 from smdl.loading.methods import METHODS, Method, as_method
-from smdl.scoring.batches import move
 from smdl.scoring.reading import ReadRequest, stored_labels, worker_errors
+from smdl.scoring.training_step import descend, training_losses
 from smdl.scoring.weighted_loss import weighted_mean
 from smdl.training.config import TrainConfig
 from smdl.training.datasets.load import Splits
@@ -143,9 +142,9 @@ def preview_config(config: TrainConfig, methods: Sequence[str] | None, seconds: 
     """Measure what each method would cost in a run of `smdl train`."""
     loaded: Splits | None = None
 
-    def make(method: str) -> RunSide:
+    def make(method: str) -> ConfigSide:
         nonlocal loaded
-        side = RunSide(replace(config, method=method), display, loaded)
+        side = ConfigSide(replace(config, method=method), display, loaded, TURN)
         loaded = side.run.splits  # the same data for all, in memory once
         return side
 
@@ -191,7 +190,7 @@ def _preview(make: Callable[[str], Any], methods: Sequence[str] | None, seconds:
             cost["ratio"],
             middle_half(cost["ratios"]),
             cost["forwards_per_step"],
-            held_bytes(sides[name].loader),
+            held_bytes(sides[name].loader.state_dict()),
             cost["reference_seconds"],
         )
         for name, cost in found.items()
@@ -205,33 +204,15 @@ def middle_half(values: list[float]) -> tuple[float, float]:
     return values[quarter], values[-1 - quarter]
 
 
-class RunSide(ConfigSide):
-    """Steps of `smdl train`."""
-
-    def __init__(self, config: TrainConfig, display: Display, splits: Splits | None) -> None:
-        super().__init__(config, display, splits)
-        self.steps = turn_steps(self.loader, TURN)
-
-    def facts(self) -> dict[str, Any]:
-        return {"reference_seconds": self.reference_seconds}
-
-
-class StepSide:
+class StepSide(TimedSide):
     """Plain steps on a copy of the user's model."""
 
     def __init__(self, loader: DataLoader, method: str) -> None:
-        self.model = copy.deepcopy(loader.model)
-        self.model.train()
-        self.loader = sibling(loader, method, self.model)
-        self.loader.warm_up()
-        self._reference_seconds: float | None = None
-        if self.loader.strategy.needs_reference:
-            started = clock.now()
-            self.loader.reference_features()
-            self._reference_seconds = clock.now() - started
-        make_typical(self.loader)
-        self.steps = turn_steps(self.loader, TURN)
-        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        model = copy.deepcopy(loader.model).train()
+        mine = sibling(loader, method, model)
+        mine.warm_up()
+        self.begin(mine, TURN)
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
         # The rate does not change what a step costs: at this one nothing diverges, and the weights do change.
         self._optimizer = torch.optim.SGD(weights, lr=1e-6, momentum=0.9)
         self._batches = self._endless()
@@ -240,28 +221,9 @@ class StepSide:
         while True:
             yield from self.loader
 
-    def turn(self) -> dict[str, float]:
-        watch = Stopwatch(self.loader)
-        for _ in range(self.steps):
-            self._step(next(self._batches))
-        return watch.per_step(self.steps)
-
-    def _step(self, batch: Any) -> None:
-        scorer = self.loader.scorer
-        batch = move(batch, scorer.network.device)
-        outputs, targets = scorer.network.outputs(batch), scorer.criterion.targets(batch)
-        if scorer.criterion.loss is None or outputs is None or targets is None:
-            raise ValueError("a preview trains a few steps and needs a loss: pass loss= to the loader")
-        losses = scorer.criterion.loss(outputs, targets)
-        self._optimizer.zero_grad(set_to_none=True)
-        weighted_mean(losses, self.loader.selection).backward()
-        self._optimizer.step()
-
-    def epoch_seconds(self) -> float:
-        return epoch_seconds(self.loader, self.steps)
-
-    def facts(self) -> dict[str, Any]:
-        return {"reference_seconds": self._reference_seconds}
+    def step(self) -> None:
+        losses = training_losses(self.loader.scorer, next(self._batches), "pass loss= to the loader")
+        descend(self._optimizer, weighted_mean(losses, self.loader.selection))
 
 
 def sibling(loader: DataLoader, method: str | Method, model: nn.Module) -> DataLoader:
@@ -272,26 +234,11 @@ def sibling(loader: DataLoader, method: str | Method, model: nn.Module) -> DataL
     return DataLoader(loader.dataset, model, loader.batch_size, method=method, **options)
 
 
-def held_bytes(loader: DataLoader) -> int:
-    """Return the bytes of all arrays that the method of a loader keeps."""
-    counted: dict[int, int] = {}
-
-    def count(thing: Any, root: bool = False) -> None:
-        if id(thing) in counted or isinstance(thing, nn.Module):
-            return
-        counted[id(thing)] = thing.nbytes if isinstance(thing, Tensor | np.ndarray) else 0
-        if isinstance(thing, dict):
-            thing = list(thing.values())
-        if isinstance(thing, list | tuple | set):
-            for part in thing:
-                count(part)
-        elif root or type(thing).__module__.startswith("smdl."):
-            count(list(getattr(thing, "__dict__", {}).values()))
-
-    held = [loader.candidates, loader.strategy, loader.reference]
-    for thing in held:
-        count(thing, root=True)
-    return sum(counted.values())
+def held_bytes(state: Any) -> int:
+    """Return the bytes of all arrays in the state of a loader: what its method keeps about the samples."""
+    if isinstance(state, dict):
+        return sum(map(held_bytes, state.values()))
+    return state.nbytes if isinstance(state, Tensor | np.ndarray) else 0
 
 
 def look_at(loader: DataLoader) -> DataLook:

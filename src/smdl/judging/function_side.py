@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from smdl.common import clock
-from smdl.experiments.calibration import ROUNDS, STEPS, Stopwatch, epoch_seconds, turn_steps
-from smdl.experiments.typical_step import make_typical
+from smdl.experiments.calibration import ROUNDS
+from smdl.experiments.timed_side import STEPS, Stopwatch, TimedSide
 from smdl.judging.run_loader import LoaderFactory, RunLoader
 from smdl.loading.candidates.base import steps_per_epoch
 
@@ -25,7 +24,7 @@ class _Stopped(BaseException):
     """Ends the function in the middle of its loop. Not an Exception: the function does not catch it by mistake."""
 
 
-class FunctionSide:
+class FunctionSide(TimedSide):
     """A side of `take_turns`. The loader stops the function before a batch, until it is its turn again."""
 
     def __init__(self, work: "OwnTraining", dataset: Dataset, method: str) -> None:
@@ -34,8 +33,6 @@ class FunctionSide:
         self._left = 0  # steps of this turn
         self._loader: RunLoader | None = None
         self._setup = self.evaluation_seconds = 0.0
-        self._reference_seconds: float | None = None
-        self.steps = STEPS
         per_epoch = steps_per_epoch(len(dataset), work.batch_size, False)  # type: ignore[arg-type]
         long = (ROUNDS + 2) * max(STEPS, per_epoch)  # a schedule must not end before the calibration does
         self._make_loader = LoaderFactory(dataset, method, work.batch_size, 0, long, self._before_step)
@@ -46,19 +43,13 @@ class FunctionSide:
             started = time.perf_counter()
             self._thread.start()
             self._hear("ready")
-            self._setup = time.perf_counter() - started - (self._reference_seconds or 0.0)
+            self._setup = time.perf_counter() - started - (self.reference_seconds or 0.0)
         self._orders.put("train")
         return self._hear("turn")
 
-    def epoch_seconds(self) -> float:
-        return epoch_seconds(self.loader, self.steps)
-
     def facts(self) -> dict[str, Any]:
-        return {
-            "setup_seconds": self._setup,
-            "reference_seconds": self._reference_seconds,
-            "threads": self._work.threads or torch.get_num_threads(),
-        }
+        threads = self._work.threads or torch.get_num_threads()
+        return {**super().facts(), "setup_seconds": self._setup, "threads": threads}
 
     def finish(self) -> None:
         """Let the function end as after its last batch: this times its evaluation and checks what it returns."""
@@ -99,7 +90,8 @@ class FunctionSide:
         """In the function's thread: go on, or report and wait."""
         if self._left == 0:
             if self._loader is None:
-                self._begin(loader)
+                self._loader = loader
+                self.begin(loader.loader)
                 self._news.put(("ready", None))
             else:
                 self._news.put(("turn", self._watch.per_step(self.steps)))
@@ -112,13 +104,3 @@ class FunctionSide:
             self._watch = Stopwatch(self.loader)
         self._left -= 1
         return True
-
-    def _begin(self, loader: RunLoader) -> None:
-        self._loader, self.loader = loader, loader.loader
-        inner = self.loader
-        if inner.strategy.needs_reference:
-            started = clock.now()
-            inner.reference_features()
-            self._reference_seconds = clock.now() - started
-        make_typical(inner)
-        self.steps = turn_steps(inner)

@@ -15,11 +15,11 @@ from torch.optim import Adam, Optimizer
 from smdl.common.messages import choice
 from smdl.engine.pool import as_matrix
 from smdl.engine.randomness import stream
-from smdl.scoring.batches import move
 from smdl.scoring.losses import Scores
 from smdl.scoring.model_access import device_of, kept_generators
 from smdl.scoring.reading import Reader, ReadRequest
 from smdl.scoring.scorer import Scorer
+from smdl.scoring.training_step import descend, training_losses
 
 log = logging.getLogger("smdl")
 
@@ -168,17 +168,10 @@ def _train(
     with kept_generators(device):
         torch.manual_seed(stream(*key))
         for request, (batch, _) in zip(requests, reader.read(requests), strict=True):
-            batch = move(batch, device)
-            outputs, targets = mine.network.outputs(batch), mine.criterion.targets(batch)
-            if mine.criterion.loss is None or outputs is None or targets is None:
-                raise ValueError("the reference model is trained with a loss: pass loss=, or give reference= yourself")
-            mine.criterion.loss.check(outputs, targets)
-            loss = mine.criterion.loss(outputs.float(), targets).mean()
+            loss = training_losses(mine, batch, "pass loss=, or give reference= yourself").mean()
             if not torch.isfinite(loss):
                 raise ValueError(f"a reference model diverged: its loss is {loss.item()}; give reference= yourself")
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            descend(optimizer, loss)
             done += len(request.rows)
             progress(done)
     return model.eval()

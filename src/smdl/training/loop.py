@@ -22,6 +22,7 @@ from smdl.scoring.losses import check_logits, check_targets
 from smdl.scoring.model_access import eval_mode
 from smdl.scoring.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring.scorer import NotFiniteError
+from smdl.scoring.training_step import descend
 from smdl.scoring.weighted_loss import weighted_mean
 from smdl.training import checkpoint
 from smdl.training.build import make_loader, make_loss, make_optimizer
@@ -224,13 +225,10 @@ class TrainingRun:
         value = loss.item()
         if not math.isfinite(value):
             raise DivergedError(self._divergence_message(f"the loss is {value}"))
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = gradient_norm(self.model.parameters())
-        self.optimizer.step()
-        labels = targets.cpu().numpy()
+        descend(self.optimizer, loss)
         wrong = int((logits.argmax(dim=1) != targets).sum())
-        self.meters.add(value, wrong, norm, labels, len(self.splits.classes))
+        norm = gradient_norm(self.model.parameters())
+        self.meters.add(value, wrong, norm, targets.cpu().numpy(), len(self.splits.classes))
         assert self.loader.selection is not None
         np.add.at(self.counts.numpy(), self.loader.selection.indices, 1)
         self.step += 1
