@@ -8,7 +8,7 @@ KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme
 PARALLEL := -n auto --dist loadgroup
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test fuzz test-fast test-lowest test-integrations bench install clean
+.PHONY: demo test fuzz test-fast test-lowest test-integrations bench docs install clean
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
@@ -43,6 +43,10 @@ bench: .venv/.benched
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/augment.py
 
+# The site, in site/. A broken link, a page without a place or a name that does not exist is an error.
+docs: .venv/.documented
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 install: .venv/.installed
 
 # Installed again only if the dependencies or their versions changed.
@@ -65,6 +69,10 @@ $(INTEGRATIONS)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python $(PIP) -c constraints.txt -e ".[bench]"
 	touch $@
 
+.venv/.documented: .venv/.installed
+	$(BIN)/python $(PIP) -c constraints.txt -e ".[docs]"
+	touch $@
+
 clean:
-	rm -rf .venv $(LOWEST) $(INTEGRATIONS) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LOWEST) $(INTEGRATIONS) build dist site .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

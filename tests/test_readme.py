@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+import smdl
 from smdl.cli.options import COMMANDS
 from smdl.engine.terms import TERMS
 from smdl.loading.methods import METHODS
@@ -60,6 +62,24 @@ def test_the_files_that_the_page_names_exist(page):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def pages_in(nav: Any) -> list[str]:
+    """Return the pages of a navigation, at any depth."""
+    if isinstance(nav, str):
+        return [nav]
+    return [page for part in (nav.values() if isinstance(nav, dict) else nav) for page in pages_in(part)]
+
+
+def test_every_page_has_one_place_in_the_navigation():
+    text = (ROOT / "mkdocs.yml").read_text()
+    found = pages_in(yaml.safe_load(text.partition("\nnav:\n")[2]))
+    assert sorted(found) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_reference_has_every_public_name_once():
+    found = re.findall(r"^::: smdl\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(found) == smdl.__all__
 
 
 def anchors_of(page: Path) -> set[str]:
