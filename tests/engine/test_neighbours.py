@@ -102,5 +102,5 @@ def test_without_faiss_and_over_gradients_all_pairs_are_compared(monkeypatch):
     monkeypatch.setattr(neighbours, "installed", lambda: False)
     assert neighbours.search_of(10**6, "features", cpu) == "exact"
     objective = smdl.Objective(facility_location=1.0, neighbours=20)
-    assert plan.make_plan(objective, 10**6, 8, 10, "auto", cpu).search == "exact"
+    assert plan.make_plan(objective, plan.Shape(10**6, 8), 10, plan.Ways()).search == "exact"
     assert smdl.select(rows(), objective, 5).recall == 1.0

@@ -1,19 +1,25 @@
 """The plan says how a selection will be done, and `select` does it that way."""
 
+import inspect
+from unittest import mock
+
 import numpy as np
 import pytest
-import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import smdl
 from smdl.common import memory
-from smdl.engine import plan
+from smdl.engine import geometry, plan
+from smdl.engine.greedy import kernels, maximise, subset
 from smdl.engine.objective import Objective
+from tests.conftest import objectives, pools
 
 LOCATION = Objective(facility_location=1.0)
 
 
 def engine(objective: Objective, n: int, size: int = 10, width: int = 8) -> str:
-    return plan.make_plan(objective, n, width, size, "auto", torch.device("cpu")).engine
+    return plan.make_plan(objective, plan.Shape(n, width), size, plan.Ways()).engine
 
 
 def test_the_engine_follows_from_the_number_of_samples_and_the_memory(monkeypatch):
@@ -24,8 +30,8 @@ def test_the_engine_follows_from_the_number_of_samples_and_the_memory(monkeypatc
     monkeypatch.setattr(memory, "available", lambda *_: 16 * 30_000**2)
     assert engine(LOCATION, 30_000) == "dense"
     assert engine(LOCATION, 30_001) == "blocks"
-    assert engine(LOCATION, plan.EXACT) == "blocks"
-    assert engine(LOCATION, plan.EXACT + 1) == "sample", "memory decides how to compute, never what"
+    assert engine(LOCATION, geometry.EXACT) == "blocks"
+    assert engine(LOCATION, geometry.EXACT + 1) == "sample", "memory decides how to compute, never what"
 
 
 def test_the_sample_grows_with_the_number_of_picks():
@@ -48,7 +54,7 @@ def test_a_plan_prints_memory_passes_and_time_and_reads_only_the_shape():
 
 def test_more_samples_cost_more_reading_and_with_lazy_greedy_more_gains():
     def seconds(n: int, optimizer: str) -> float:
-        return plan.make_plan(LOCATION, n, 64, 1000, optimizer, torch.device("cpu")).seconds
+        return plan.make_plan(LOCATION, plan.Shape(n, 64), 1000, plan.Ways(optimizer)).seconds
 
     reading = 5 * (10**7 - 10**6) * 64 * plan.ROW
     assert seconds(10**7, "auto") - seconds(10**6, "auto") == pytest.approx(reading)
@@ -90,3 +96,94 @@ def test_a_sampled_selection_is_nearly_as_good_as_one_on_every_sample(monkeypatc
 
 def test_limits_of_the_process_count_as_memory():
     assert 0 < memory.available() < 1 << 50
+
+
+def ways_of(pool: smdl.Pool, objective: Objective, size: int, **options) -> tuple[str, str, str, smdl.Selection]:
+    """Select, and return engine, optimizer and loops as they ran: which code was entered, and with what."""
+    ran: list[tuple[str, str]] = []
+    exact, stochastic, lists, torch = kernels.exact, kernels.stochastic, subset.Staged.run, maximise._Torch.run
+
+    def compiled_exact(*arguments):
+        ran.append(("lazy" if arguments[5] else "naive", "compiled"))
+        return exact(*arguments)
+
+    def compiled_stochastic(*arguments):
+        ran.append(("stochastic", "compiled"))
+        return stochastic(*arguments)
+
+    def listed(self, size):
+        found = lists(self, size)
+        ran[:] = [("subset", "lists")]
+        return found
+
+    def in_torch(self):
+        ran.append((self.rule.optimizer, "torch"))
+        return torch(self)
+
+    with (
+        mock.patch.object(kernels, "exact", compiled_exact),
+        mock.patch.object(kernels, "stochastic", compiled_stochastic),
+        mock.patch.object(subset.Staged, "run", listed),
+        mock.patch.object(maximise._Torch, "run", in_torch),
+    ):
+        chosen = smdl.select(pool, objective, size, **options)
+    (optimizer, loops), *rest = dict.fromkeys(ran)
+    assert not rest
+    engines = {"similarities": "dense", "graph": "graph", "covered": "sample"}
+    held = next(iter(pool.problems.values())).geometry.__dict__
+    engine = [name for part, name in engines.items() if held.get(part) is not None]
+    if not engine:
+        engine = ["blocks" if "facility_location" in objective.weights else "rows"]
+    return engine[0], optimizer, loops, chosen
+
+
+@settings(max_examples=80)
+@given(pool=pools(smallest=6), objective=objectives(), data=st.data())
+def test_what_ran_is_what_the_plan_says(pool, objective, data):
+    options, n = {}, len(pool)
+    way = data.draw(st.sampled_from(["auto", "naive", "lazy", "stochastic", "subset"]))
+    if way not in ("lazy", "subset") or objective.diminishing:
+        options["optimizer"] = way
+    kind = data.draw(st.sampled_from(["plain", "initial", "limits", "penalty", "partitions", "among"]))
+    if kind == "limits" and options.get("optimizer") not in ("stochastic", "subset"):
+        options |= {"groups": np.arange(n) % 2, "per_group": 2, "costs": np.ones(n), "budget": 4.0}
+    if kind == "initial":
+        options["initial"] = [0, 3]
+    if kind == "partitions":
+        options["partitions"] = 2
+    if kind == "among":
+        options["among"] = [0, 1, 2, 4]
+    size: int | tuple[int, int] = 2
+    if kind == "penalty" and options.get("optimizer") != "subset":
+        size, options["size_penalty"] = (1, 3), 0.01
+    with mock.patch.object(geometry, "holds_matrix", return_value=data.draw(st.booleans())):
+        planned = smdl.explain(pool, objective, size, seed=3, **options)
+        engine, optimizer, loops, _ = ways_of(pool, objective, size, seed=3, **options)
+        assert smdl.explain(pool, objective, size, **options).engine == planned.engine
+    if all(float(row) == 0 for row in pool.features.std(dim=0)) or n == 1:
+        return  # all samples are the same point: there is no similarity to hold
+    expected = planned.optimizer
+    if expected == "subset" and planned.loops != "lists":
+        expected = "lazy"  # among the random candidates
+    if pool.problems and "facility_location" in objective.weights and held_nothing(pool):
+        return
+    assert (optimizer, loops) == (expected, planned.loops)
+    assert engine == planned.engine
+
+
+def held_nothing(pool: smdl.Pool) -> bool:
+    """Whether all gradients or centred rows are the same point."""
+    return any(term.unit == 0 for problem in pool.problems.values() for term in problem.set_terms.values())
+
+
+def test_explain_takes_what_select_takes_and_refuses_what_it_refuses():
+    features = np.zeros((50, 3), np.float32)
+    names = set(inspect.signature(smdl.select).parameters) - {"pool", "objective", "size", "seed", "spread", "progress"}
+    assert names <= set(inspect.signature(plan.prepare).parameters)
+    assert names | {"seed", "progress", "objective", "size"} == set(inspect.signature(smdl.Selector).parameters)
+    groups = np.arange(50) % 5
+    assert smdl.explain(features, "redundancy", groups=groups, per_group=3).size == 15
+    with pytest.raises(ValueError, match="costs and groups need partitions=1"):
+        smdl.explain(features, "redundancy", 5, groups=groups, per_group=3, partitions=2)
+    with pytest.raises(TypeError, match="size is missing"):
+        smdl.explain(features)

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 import smdl
 from smdl.engine.plan import resolve_optimizer
+from smdl.files.request import SelectRequest
 from tests.conftest import objectives, pools
 
 REDUNDANCY = smdl.Objective(redundancy=1.0)
@@ -186,7 +189,45 @@ def test_a_preset_comes_by_name():
     for name in ("paper", "paper_subset", "recommended"):
         wanted = smdl.select(pool, getattr(smdl.Objective, name)(), 5)
         assert smdl.select(pool, name, 5).indices.tolist() == wanted.indices.tolist()
-    assert smdl.select(pool, size=5).indices.tolist() == smdl.select(pool, "recommended", 5).indices.tolist()
+
+
+def test_features_are_enough_and_the_default_is_the_same_everywhere():
+    features = np.random.default_rng(0).random((40, 6))
+    wanted = smdl.select(features, "facility_location", 5).indices.tolist()
+    assert smdl.select(features, size=5).indices.tolist() == wanted
+    assert smdl.Selector(size=5).fit(features).indices_.tolist() == wanted
+    assert smdl.explain(features, size=5).objective == smdl.Objective(facility_location=1.0)
+    assert SelectRequest.objective == "facility_location", "the command's"
+    with pytest.raises(ValueError, match='space="gradients" needs probabilities'):
+        smdl.select(features, "recommended", 5)
+
+
+def test_a_term_that_hardly_counts_is_named_with_a_weight_that_would_balance_it():
+    rng = np.random.default_rng(0)
+    pool = smdl.Pool(rng.normal(size=(400, 4)), rng.dirichlet(np.ones(3), 400))
+    with pytest.warns(UserWarning, match="facility_location has 0") as caught:
+        chosen = smdl.select(pool, smdl.Objective(facility_location=1.0, uncertainty=1.0), 200)
+    assert chosen.term_shares is not None
+    assert chosen.term_shares["facility_location"] < 0.01
+    assert sum(chosen.term_shares.values()) == pytest.approx(1)
+    weight = float(str(caught[0].message).split("facility_location=")[1].split()[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        balanced = smdl.select(pool, smdl.Objective(facility_location=weight, uncertainty=1.0), 200)
+    assert balanced.term_shares is not None
+    assert 0.3 < balanced.term_shares["facility_location"] < 0.7
+    whole = smdl.evaluate(pool, smdl.Objective(facility_location=weight, uncertainty=1.0), balanced.indices)
+    assert whole.term_shares == pytest.approx(balanced.term_shares)
+    assert "facility_location" in str(whole)
+
+
+def test_terms_leave_out_what_was_there_before():
+    rng = np.random.default_rng(0)
+    pool = smdl.Pool(rng.normal(size=(60, 4)), rng.dirichlet(np.ones(3), 60), rng.integers(0, 3, 60))
+    objective = smdl.Objective(facility_location=4.0, uncertainty=0.1, class_balance=0.2)
+    chosen = smdl.select(pool, objective, 5, initial=[3, 1, 4])
+    before, after = (smdl.evaluate(pool, objective, rows).terms for rows in ([3, 1, 4], [3, 1, 4, *chosen.indices]))
+    assert chosen.terms == pytest.approx({name: after[name] - before[name] for name in after})
 
 
 def test_indices_come_back_in_kind():

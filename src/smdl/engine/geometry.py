@@ -40,6 +40,25 @@ def holds_matrix(n: int, device: torch.device) -> bool:
     return n <= DENSE or (n <= EXACT and 4 * n * n <= memory.available(device) // 4)
 
 
+def engine_of(objective: "Objective", n: int, device: torch.device, pool: Pool | None = None) -> str:
+    """Return how facility location gets the similarities of a pool of n samples: a key of `plan.ENGINES`."""
+    if "facility_location" not in objective.weights:
+        return "rows"
+    if pool is not None and pool.similarities is not None:
+        return "graph" if isinstance(pool.similarities, tuple) else "dense"
+    if objective.neighbours is not None and objective.neighbours < n:
+        return "graph"
+    if objective.sample is not None and objective.sample < n:
+        return "sample"
+    kept = pool is not None and _kept_as(objective, "matrix") in pool.kept
+    return "dense" if kept or holds_matrix(n, device) else "blocks"
+
+
+def _kept_as(objective: "Objective", *what: Any) -> tuple[Any, ...]:
+    """Return the key of similarities in `Pool.kept`."""
+    return (*what, objective.space, objective.distance, objective.sigma)
+
+
 def keeps(count: int, width: int) -> bool:
     """Whether so many samples are kept as float32 rows; else they are read again for every block."""
     return 4 * count * width <= KEPT
@@ -51,8 +70,8 @@ def no_report(what: str, done: int, total: int) -> None: ...
 class Geometry:
     """What the terms of an objective share, each part computed when a term first needs it."""
 
-    def __init__(self, objective: "Objective", pool: Pool) -> None:
-        self.objective, self.pool = objective, pool
+    def __init__(self, objective: "Objective", pool: Pool, engine: str) -> None:
+        self.objective, self.pool, self.engine = objective, pool, engine
         self.report: Callable[[str, int, int], None] = no_report  # called during long work: what, done, total
         self.search: str | None = None  # how the neighbours were found, and the share of them that was found
         self.recall: float | None = None
@@ -96,15 +115,16 @@ class Geometry:
     def graph(self) -> Graph | None:
         """The neighbours facility location is restricted to."""
         given, k = self.pool.similarities, self.objective.neighbours
-        if given is not None:
-            return Graph(*given) if isinstance(given, tuple) else None
-        if k is None or k >= len(self.pool):
+        if self.engine != "graph":
             return None
+        if given is not None:
+            return Graph(*given)
+        assert k is not None
         if self.metric.bound == 0.0:
             return Graph(
                 np.tile(np.arange(k, dtype=np.int32), (len(self.pool), 1)), np.zeros((len(self.pool), k), np.float32)
             )
-        graph, self.search, self.recall = self._kept(("graph", k), lambda: self._find(k))
+        graph, self.search, self.recall = self._kept(lambda: self._find(k), "graph", k)
         return graph
 
     def _find(self, k: int) -> neighbours.Found:
@@ -115,11 +135,11 @@ class Geometry:
             np.minimum(graph.similarities, host(self.caps)[graph.neighbours], out=graph.similarities)
         return found
 
-    def _kept(self, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+    def _kept(self, compute: Callable[[], Any], *what: Any) -> Any:
         """Compute similarities of the features once for this pool and for those that `Pool.changed` makes of it."""
+        key = _kept_as(self.objective, *what)
         if self.objective.space == "gradients":
             return compute()
-        key = (*what, self.objective.distance, self.objective.sigma)
         if key not in self.pool.kept:
             self.pool.kept[key] = compute()
         return self.pool.kept[key]
@@ -127,8 +147,7 @@ class Geometry:
     @cached_property
     def covered(self) -> Tensor | None:
         """The random samples that facility location is measured on; None for every sample."""
-        count = self.objective.sample
-        return None if count is None or count >= len(self.pool) else self.random_rows(0, count)
+        return self.random_rows(0, self.objective.sample or 0) if self.engine == "sample" else None
 
     @cached_property
     def importance(self) -> np.ndarray | None:
@@ -170,12 +189,10 @@ class Geometry:
     @cached_property
     def similarities(self) -> Tensor | None:
         """The dense matrix of facility location, (N, N), if it fits."""
-        n = len(self.pool)
-        if isinstance(self.pool.similarities, Tensor):
-            return self.pool.similarities
-        if self.graph is not None or self.covered is not None or not holds_matrix(n, self.pool.device):
+        if self.engine != "dense":
             return None
-        return self._kept(("matrix",), self._matrix)
+        given = self.pool.similarities
+        return self._kept(self._matrix, "matrix") if given is None else given
 
     def _matrix(self) -> Tensor:
         n = len(self.pool)

@@ -1,14 +1,15 @@
 """Which samples may be picked, how many, and at what cost: the arguments of `select` that limit the choice."""
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from smdl.common.messages import choice, number, positive, whole_number
-from smdl.engine.greedy.maximise import Limits
+from smdl.common.messages import choice, number, one_of, positive, whole_number
+from smdl.engine.greedy.maximise import OPTIMIZERS, Limits
 from smdl.engine.pool import Array
 
 
@@ -126,3 +127,12 @@ def candidates_of(n: int, among: Array | None, exclude: Array | None) -> np.ndar
     if not allowed.any():
         raise ValueError("among and exclude leave no candidate to choose from")
     return np.flatnonzero(allowed).astype(np.int32)
+
+
+def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
+    """Raise an error unless these are options of `select`."""
+    one_of("optimizer", optimizer, (*OPTIMIZERS, "auto"))
+    whole_number("partitions", partitions)
+    number("epsilon", epsilon, "a number in (0, 1)", low=sys.float_info.min, high=1.0 - 2.0**-53)
+    if threads is not None:
+        whole_number("threads", threads)

@@ -15,7 +15,7 @@ from smdl.common.messages import choice, number, one_of, positive, true_or_false
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import CONCAVE
 from smdl.engine.distances import DISTANCES
-from smdl.engine.geometry import Geometry
+from smdl.engine.geometry import Geometry, engine_of
 from smdl.engine.pool import Pool
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.term import ModularTerm, SetTerm
@@ -96,12 +96,19 @@ class Objective:
         weighted = {"importance": "uncertainty"} if true_or_false("probabilities", probabilities) else {}
         return cls(**{"facility_location": 1.0, **weighted, **options})
 
-    def on(self, pool: Pool) -> "Problem":
+    def on(self, pool: Pool, engine: str | None = None) -> "Problem":
         """Return this objective over this pool, scores computed. It is kept with the pool: the next call is free."""
         problem = pool.problems.get(self._key)
         if problem is None:
-            problem = pool.problems[self._key] = Problem(self, pool.without_scores())
+            problem = Problem(self, pool.without_scores(), engine or self.engine_on(pool))
+            pool.problems[self._key] = problem
         return problem
+
+    def engine_on(self, pool: Pool) -> str:
+        """Return how facility location gets the similarities of this pool. It is decided once per pool: the matrix that
+        is held already may not fit a second time."""
+        problem = pool.problems.get(self._key)
+        return engine_of(self, len(pool), pool.device, pool) if problem is None else problem.geometry.engine
 
     @property
     def diminishing(self) -> bool:
@@ -177,7 +184,7 @@ def as_objective(objective: "Objective | str") -> Objective:
 class Problem:
     """An objective over a pool: scores and scales, computed once."""
 
-    def __init__(self, objective: Objective, pool: Pool) -> None:
+    def __init__(self, objective: Objective, pool: Pool, engine: str) -> None:
         self.objective, self.pool = objective, pool
         for name in objective.weights:
             self._check_evidence(name, TERMS[name].needs)
@@ -190,7 +197,7 @@ class Problem:
         if pool.similarities is not None:
             _check_similarities(objective)
         self.ranges: dict[str, tuple[float, float]] = {}
-        self.geometry = Geometry(objective, pool)
+        self.geometry = Geometry(objective, pool, engine)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
         self.set_terms: dict[str, SetTerm] = {
             name: TERMS[name](self.geometry) for name in objective.weights if issubclass(TERMS[name], SetTerm)

@@ -1,18 +1,24 @@
-"""SelectionPlan: how `select` will do its work, how much memory and time that takes, before it starts."""
+"""SelectionPlan: how a selection is done, how much memory and time that takes. `select` carries it out."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from smdl.engine.geometry import EXACT, holds_matrix, keeps
+from smdl.engine.geometry import EXACT, engine_of, keeps
+from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
+from smdl.engine.limits import candidates_of, check_indices, check_search, check_size, make_limits, size_of
 from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
 from smdl.engine.objective import Objective, as_objective
-from smdl.engine.pool import HALVES, LARGE, Pool
+from smdl.engine.pool import HALVES, LARGE, Array, Pool
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.facility_location import FacilityLocation
+from smdl.engine.terms.term import SetTerm
 
 #: The least number of random samples, and how many there are for each pick if that is more. With few per pick, the
 #: picks fit the sample and not the pool: `value` rises, `held_out` falls.
@@ -45,22 +51,38 @@ ENGINES = {
     "graph": "finds the nearest neighbours of every sample, then reads only those",
     "sample": "measures facility_location on random samples of the pool",
 }
+LOOPS = {
+    "compiled": "compiled loops",
+    "lists": "compiled loops over lists of the samples that each candidate represents better",
+    "torch": "torch",
+}
+
+
+class Shape(NamedTuple):
+    """What a plan depends on: nothing of it needs the values of the features."""
+
+    samples: int
+    features: int
+    device: torch.device = torch.device("cpu")
+    half: bool = False
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """How a selection will be done. `objective` has the sample filled in; memory does not include the features."""
+    """How a selection is done. `objective` has the sample filled in; memory does not include the features."""
 
-    engine: str
     objective: Objective
+    engine: str  # a key of ENGINES
     optimizer: str
-    samples: int
-    features: int
+    loops: str  # a key of LOOPS
+    shape: Shape
     size: int
-    memory: int  # bytes beyond the features
-    passes: float  # over the features
-    seconds: float  # predicted, with torch's number of threads
     search: str | None = None  # of the neighbours: exact, flat or inverted
+
+    @property
+    def samples(self) -> int:
+        return self.shape.samples
 
     @property
     def how(self) -> str:
@@ -68,51 +90,165 @@ class SelectionPlan:
         search = f" ({self.search}: {SEARCHES[self.search]})" if self.search else ""
         return f"{ENGINES[self.engine]}{search}"
 
+    @cached_property
+    def _costs(self) -> tuple[int, float, float]:
+        (n, width, _, half, _), distance = self.shape, self.objective.distance
+        copied = 4 * n * width if half and n * width <= LARGE else 0
+        copied += 4 * n * width if distance == "correlation" and self.engine != "rows" else 0
+        memory, passes, seconds = _costs_of(self)
+        passes += 3 + (distance == "euclidean") * 2
+        return copied + memory + 48 * n, passes, seconds + passes * n * width * ROW
+
+    @property
+    def memory(self) -> int:
+        """Predicted bytes beyond the features."""
+        return self._costs[0]
+
+    @property
+    def passes(self) -> float:
+        """Predicted passes over the features."""
+        return self._costs[1]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds with torch's number of threads."""
+        return self._costs[2]
+
     def __str__(self) -> str:
-        chosen = f"{self.size:,} of {self.samples:,} samples with {self.features:,} features by {self.objective!r}"
+        n, width = self.shape[:2]
         covered = f" ({self.objective.sample:,} of them)" if self.engine == "sample" else ""
         return (
-            f"choose {chosen}\n"
+            f"choose {self.size:,} of {n:,} samples with {width:,} features by {self.objective!r}\n"
             f"engine:    {self.engine}: {self.how}{covered}\n"
-            f"optimizer: {self.optimizer}\n"
+            f"optimizer: {self.optimizer}, by {LOOPS[self.loops]}\n"
             f"memory:    {self.memory / 1e9:.2f} GB beyond the features\n"
             f"passes:    about {self.passes:.0f} over the features\n"
             f"time:      about {_duration(self.seconds)} with {torch.get_num_threads()} threads"
         )
 
 
+class Task(NamedTuple):
+    """A plan and what it is carried out on: the rows that may be picked, and how to maximise."""
+
+    plan: SelectionPlan
+    candidates: np.ndarray
+    rule: Rule
+    partitions: int
+
+
 def explain(
-    pool: Any, objective: Objective | str = "recommended", size: int = 1, *, optimizer: str = "auto"
+    pool: Pool | Array, objective: Objective | str = "facility_location", size: Any = None, **options: Any
 ) -> SelectionPlan:
-    """Return the plan of `select(pool, objective, size)`: `print` it. Only the shape of the pool is read."""
+    """Return the plan that `select` with the same arguments carries out: `print` it.
+
+    Args:
+        pool: A Pool, or features alone, (N, D). Only the shape of features is read.
+        objective: An Objective, or the name of a preset or of a term.
+        size: How many samples to pick, or (low, high).
+        options: Every other option of `select`.
+
+    Returns:
+        The plan: `engine`, `optimizer`, `objective` (with the sample that is used), `memory`, `passes`, `seconds`.
+
+    Raises:
+        ValueError: If `select` would refuse the arguments.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> smdl.explain(np.zeros((100_000, 64), np.float32), size=50).engine
+        'sample'
+    """
+    for name in ("seed", "spread", "progress"):  # they change nothing about the way
+        options.pop(name, None)
+    return prepare(shape_of(pool), as_objective(objective), size, **options).plan
+
+
+def shape_of(pool: Any) -> Shape:
+    """Return the shape of a pool or of features, whose values are not read."""
     features = pool.features if isinstance(pool, Pool) else pool
     shape = getattr(features, "shape", None) or np.shape(features)
     if len(shape) != 2:
         raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
     device = features.device if isinstance(features, torch.Tensor) else torch.device("cpu")
-    half = str(features.dtype).removeprefix("torch.") in _HALVES if hasattr(features, "dtype") else False
-    return make_plan(as_objective(objective), int(shape[0]), int(shape[1]), size, optimizer, device, half=half)
+    half = str(getattr(features, "dtype", "")).removeprefix("torch.") in _HALVES
+    return Shape(int(shape[0]), int(shape[1]), device, half, pool if isinstance(pool, Pool) else None)
 
 
 _HALVES = {str(kind).removeprefix("torch.") for kind in HALVES}
 
 
-def make_plan(
-    objective: Objective, n: int, width: int, size: int, optimizer: str, device: torch.device, *, half: bool = False
-) -> SelectionPlan:
-    """Decide what to compute from n and size alone, and how to compute it from the memory too."""
-    engine, objective = _engine(objective, n, size, device)
-    optimizer = resolve_optimizer(optimizer, objective, n, n, size)
-    copied = 4 * n * width if half and n * width <= LARGE else 0
-    if objective.distance == "correlation" and engine != "rows":
-        copied += 4 * n * width
-    search = search_of(n, objective.space, device) if engine == "graph" else None
-    work = _Work(objective, n, width, size, optimizer, search)
-    memory, passes, seconds = getattr(work, engine)()
-    base = 3 + (objective.distance == "euclidean") * 2
-    seconds += (base + passes) * n * width * ROW
-    memory, passes = copied + memory + 48 * n, base + passes
-    return SelectionPlan(engine, objective, optimizer, n, width, size, memory, passes, seconds, search)
+def prepare(
+    shape: Shape,
+    objective: Objective,
+    size: int | tuple[int, int] | None,
+    *,
+    fraction: float | None = None,
+    initial: Array | None = None,
+    costs: Array | None = None,
+    budget: float | None = None,
+    groups: Array | None = None,
+    per_group: int | Mapping[Any, int] | None = None,
+    optimizer: str = "auto",
+    partitions: int = 1,
+    epsilon: float = 0.01,
+    exclude: Array | None = None,
+    among: Array | None = None,
+    size_penalty: float | None = None,
+    threads: int | None = None,
+) -> Task:
+    """Check the arguments of `select`, and plan it."""
+    n = shape.samples
+    given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, n).astype(np.int32)
+    banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, n), given])
+    candidates = candidates_of(n, among, banned if len(banned) else None)
+    limits = make_limits(n, costs, budget, groups, per_group)
+    low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
+    check_search(optimizer, partitions, epsilon, threads)
+    if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):
+        raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
+    if size_penalty is not None and optimizer == "subset":
+        raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
+    if limits is not None and optimizer == "auto":
+        optimizer = "lazy" if objective.diminishing else "naive"
+    # with a penalty, every row is a candidate, as in a small pool
+    ways = Ways(optimizer, len(candidates), whole=size_penalty is None, given=len(given))
+    plan = make_plan(objective, shape, high, ways)
+    rule = Rule(plan.optimizer, plan.loops, low, high, penalty, float(epsilon), given, limits)
+    return Task(plan, candidates, rule, partitions)
+
+
+class Ways(NamedTuple):
+    """What else decides how to maximise: the optimizer that was asked for, the number of candidates, whether they may
+    be a random subset of the pool, and how many samples the batch has already."""
+
+    optimizer: str = "auto"
+    candidates: int | None = None
+    whole: bool = True
+    given: int = 0
+
+
+def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> SelectionPlan:
+    """Decide what to compute from the numbers of samples and picks alone, and how to compute it from the memory too."""
+    n, pool = shape.samples, shape.pool
+    if pool is None or pool.similarities is None:
+        objective = with_sample(objective, n, size)
+    engine = engine_of(objective, n, shape.device) if pool is None else objective.engine_on(pool)
+    candidates = n if ways.candidates is None else ways.candidates
+    optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size)
+    loops = loops_of(objective, engine, shape, size + ways.given, optimizer)
+    search = search_of(n, objective.space, shape.device) if engine == "graph" else None
+    return SelectionPlan(objective, engine, optimizer, loops, shape, size, search)
+
+
+def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:
+    """Return which loops maximise the objective: a key of LOOPS."""
+    terms = [TERMS[name] for name in objective.weights if issubclass(TERMS[name], SetTerm)]
+    if not objective.diminishing or len(terms) > 1:
+        return "torch"
+    if optimizer == "subset" and terms == [FacilityLocation] and engine in ("blocks", "sample"):
+        return "lists"
+    compiles = all(term.compiles(engine, shape.samples, size) for term in terms)
+    return "compiled" if shape.device.type == "cpu" and compiles else "torch"
 
 
 def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:
@@ -142,73 +278,34 @@ def with_sample(objective: Objective, n: int, size: int) -> Objective:
     return objective.changed(sample=min(n, max(SAMPLE, PER_PICK * size)))
 
 
-def _engine(objective: Objective, n: int, size: int, device: torch.device) -> tuple[str, Objective]:
-    objective = with_sample(objective, n, size)
-    if "facility_location" not in objective.weights:
-        return "rows", objective
-    if objective.neighbours is not None and objective.neighbours < n:
-        return "graph", objective
-    if objective.sample is not None and objective.sample < n:
-        return "sample", objective
-    return "dense" if holds_matrix(n, device) else "blocks", objective
+def _costs_of(plan: SelectionPlan) -> tuple[int, float, float]:
+    """Return the memory in bytes, the passes over the features, and the seconds of the engine."""
+    (n, width), size, engine, objective = plan.shape[:2], plan.size, plan.engine, plan.objective
+    if engine == "rows":
+        return 0, 1 + size / 25, size * n * (LOOK + width * ROW / 3)  # lazy greedy skips most rows
+    pair = 2 * width / multiplications_per_second() + FINISH
+    if engine == "graph":
+        pairs, held = n**2, 0 if plan.search == "exact" else 4 * n * width
+        if plan.search == "inverted":
+            pairs = n * (cells_of(n) + SCATTERED * PROBES * n / cells_of(n))
+        return 8 * n * (objective.neighbours or 0) + held, 1 + n / 4096, pairs * pair + size * n * READ
+    passes = _evaluated(plan)
+    if engine == "dense":
+        return 4 * n * n + 4 * n * width, 2, n**2 * (pair / 2 + passes * READ)
+    covered = n if engine == "blocks" else objective.sample or 0
+    memory, seconds = 4 * covered * width if keeps(covered, width) else 0, passes * n * covered * pair
+    if plan.optimizer == "subset":
+        return memory + BYTES * ENTRIES, (engine == "blocks") + passes, seconds + ENTRIES * ENTRY
+    return memory, (engine == "blocks") + passes, seconds + (engine == "sample") * size * n * BOUND
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Memory in bytes, passes over the features, and seconds of each engine."""
-
-    objective: Objective
-    n: int
-    width: int
-    size: int
-    optimizer: str
-    search: str | None
-
-    @property
-    def _pair(self) -> float:
-        return 2 * self.width / multiplications_per_second() + FINISH
-
-    def _evaluated(self) -> float:
-        """How many gains are computed, in units of n."""
-        if self.optimizer == "naive":
-            return float(self.size)
-        if self.optimizer == "subset":
-            return STAGES * candidates_for(self.size, self.n) / self.n
-        return 1 + REPEATED * self.size / self.n
-
-    def _held(self, covered: int) -> int:
-        """The bytes of the samples that are kept ready for blocks."""
-        return 4 * covered * self.width if keeps(covered, self.width) else 0
-
-    def _lists(self) -> tuple[int, float]:
-        """The bytes and seconds of the lists of "subset"."""
-        return (BYTES * ENTRIES, ENTRIES * ENTRY) if self.optimizer == "subset" else (0, 0.0)
-
-    def rows(self) -> tuple[int, float, float]:
-        return 0, 1 + self.size / 25, self.size * self.n * (LOOK + self.width * ROW / 3)  # lazy greedy skips most rows
-
-    def dense(self) -> tuple[int, float, float]:
-        seconds = self.n**2 * (self._pair / 2 + self._evaluated() * READ)
-        return 4 * self.n * self.n + 4 * self.n * self.width, 2, seconds
-
-    def blocks(self) -> tuple[int, float, float]:
-        passes = self._evaluated()
-        memory, seconds = self._lists()
-        return self._held(self.n) + memory, 1 + passes, passes * self.n**2 * self._pair + seconds
-
-    def graph(self) -> tuple[int, float, float]:
-        k, held = self.objective.neighbours or 0, 0 if self.search == "exact" else 4 * self.n * self.width
-        pairs = self.n**2
-        if self.search == "inverted":
-            cells = cells_of(self.n)
-            pairs = self.n * (cells + SCATTERED * PROBES * self.n / cells)
-        return 8 * self.n * k + held, 1 + self.n / 4096, pairs * self._pair + self.size * self.n * READ
-
-    def sample(self) -> tuple[int, float, float]:
-        covered, passes = self.objective.sample or 0, self._evaluated()
-        seconds, (memory, listing) = passes * self.n * covered * self._pair, self._lists()
-        bounds = 0.0 if self.optimizer == "subset" else self.size * self.n * BOUND
-        return self._held(covered) + memory, passes, seconds + listing + bounds
+def _evaluated(plan: SelectionPlan) -> float:
+    """Return how many gains are computed, in units of n."""
+    if plan.optimizer == "naive":
+        return float(plan.size)
+    if plan.optimizer == "subset":
+        return STAGES * candidates_for(plan.size, plan.samples) / plan.samples
+    return 1 + REPEATED * plan.size / plan.samples
 
 
 @cache

@@ -1,7 +1,6 @@
 """select and evaluate: the engine's two verbs."""
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -12,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import callable_or_none, choice, number, one_of, whole_number
+from smdl.common.messages import callable_or_none, choice
 from smdl.engine.geometry import DENSE, no_report
-from smdl.engine.greedy.maximise import OPTIMIZERS, Rule
 from smdl.engine.greedy.partition import Spread, get_mini_batch
-from smdl.engine.limits import as_array, candidates_of, check_indices, check_size, make_limits, size_of
+from smdl.engine.limits import as_array, check_indices
 from smdl.engine.objective import Objective, Problem, as_objective
-from smdl.engine.plan import LONG, make_plan, resolve_optimizer, with_sample
-from smdl.engine.pool import HALVES, Array, Pool
+from smdl.engine.plan import LONG, prepare, shape_of
+from smdl.engine.pool import Array, Pool
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
 from smdl.engine.terms.term import ModularTerm
@@ -78,16 +76,31 @@ class Selection:
             return None
         return term.shares(torch.from_numpy(self._pool_rows).to(term.pool.device))
 
+    @property
+    def objective(self) -> Objective | None:
+        """What was maximised; None if nothing was."""
+        return None if self._problem is None else self._problem.objective
+
     @cached_property
     def terms(self) -> dict[str, float] | None:
-        """The share of each term in the value; None if nothing was maximised or the scores have no F(S)."""
+        """The part of the value that each term has; None if nothing was maximised or the scores have no F(S)."""
         if self._problem is None or not self._problem.objective.diminishing:
             return None
-        if self._initial is None or len(self._initial) == 0:
-            return _evaluate(self._problem, self._pool_rows).terms
-        before = _evaluate(self._problem, self._initial).terms
-        after = _evaluate(self._problem, np.append(self._initial, self._pool_rows)).terms
-        return {name: after[name] - before[name] for name in after}
+        before = np.empty(0, np.int64) if self._initial is None else self._initial
+        every, names = np.append(before, self._pool_rows), list(self._problem.objective.weights)
+        last = "facility_location" if "facility_location" in names else names[-1]  # the rest: it may be costly
+        parts = {}
+        for name in names:
+            if name != last:
+                parts[name] = _value_of(self._problem, name, every)
+                parts[name] -= _value_of(self._problem, name, before) if len(before) else 0.0
+        parts[last] = self.value - math.fsum(parts.values())
+        return {name: parts[name] for name in names}
+
+    @property
+    def term_shares(self) -> dict[str, float] | None:
+        """The share of each term in the value: numbers that add up to 1."""
+        return None if self.terms is None else _shares_of(self.terms)
 
     @cached_property
     def held_out(self) -> float | None:
@@ -131,10 +144,18 @@ class Evaluation:
     def __float__(self) -> float:
         return self.value
 
+    @property
+    def term_shares(self) -> dict[str, float]:
+        """The share of each term in the value: numbers that add up to 1."""
+        return _shares_of(self.terms)
+
+    def __str__(self) -> str:
+        return f"{self.value:.6g}: {', '.join(f'{name} {share:.1%}' for name, share in self.term_shares.items())}"
+
 
 def select(
     pool: Pool | Array,
-    objective: Objective | str = "recommended",
+    objective: Objective | str = "facility_location",
     size: int | tuple[int, int] | None = None,
     *,
     fraction: float | None = None,
@@ -178,26 +199,48 @@ def select(
     `Objective(sample=...)` or `neighbours=` to decide yourself). `smdl.explain` says beforehand how the work will be
     done and how long it takes; above a minute `select` warns.
     """
-    pool, objective = as_pool(pool), as_objective(objective)
-    given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, len(pool)).astype(np.int32)
-    banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, len(pool)), given])
-    candidates = candidates_of(len(pool), among, banned if len(banned) else None)
-    limits = make_limits(len(pool), costs, budget, groups, per_group)
-    low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
-    check_search(optimizer, partitions, epsilon, threads)
+    chosen = pick(
+        as_pool(pool),
+        as_objective(objective),
+        size,
+        seed=seed,
+        spread=spread,
+        progress=progress,
+        fraction=fraction,
+        initial=initial,
+        costs=costs,
+        budget=budget,
+        groups=groups,
+        per_group=per_group,
+        optimizer=optimizer,
+        partitions=partitions,
+        epsilon=epsilon,
+        exclude=exclude,
+        among=among,
+        size_penalty=size_penalty,
+        threads=threads,
+    )
+    _warn_of_idle_terms(chosen)
+    return chosen
+
+
+def pick(
+    pool: Pool,
+    objective: Objective,
+    size: int | tuple[int, int] | None,
+    *,
+    seed: int | Sequence[int] = 0,
+    spread: Spread | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    threads: int | None = None,
+    **options: Any,
+) -> Selection:
+    """Do what `select` does, without a look at the result: for every step of a training."""
     callable_or_none("progress", progress)
-    objective = objective if pool.similarities is not None else with_sample(objective, len(pool), high)
-    if limits is not None and optimizer == "auto":
-        optimizer = "lazy" if objective.diminishing else "naive"
-    n = len(pool) if size_penalty is None else 0  # with a penalty, every row is a candidate, as in a small pool
-    optimizer = resolve_optimizer(optimizer, objective, n, len(candidates), high)
-    if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):
-        raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
-    if size_penalty is not None and optimizer == "subset":
-        raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
-    _warn_if_long(pool, objective, high, optimizer, len(candidates))
-    rule = Rule(optimizer, low, high, penalty, float(epsilon), given, limits)
-    problem = objective.on(pool)
+    plan, candidates, rule, partitions = prepare(shape_of(pool), objective, size, threads=threads, **options)
+    if len(candidates) == len(pool) > DENSE and plan.seconds > LONG:  # small pools never take so long
+        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=3)
+    problem = plan.objective.on(pool, plan.engine)
     problem.geometry.report = progress or no_report
     try:
         picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
@@ -207,26 +250,27 @@ def select(
     indices = rows
     if pool.is_torch:
         indices = torch.from_numpy(rows) if pool.features.is_cpu else torch.from_numpy(rows).to(pool.device)
-    return Selection(indices, picks.gains, float(np.add.reduce(picks.gains)), problem, rows, _initial=given)
+    return Selection(indices, picks.gains, float(np.add.reduce(picks.gains)), problem, rows, _initial=rule.initial)
 
 
-def _warn_if_long(pool: Pool, objective: Objective, size: int, optimizer: str, candidates: int) -> None:
-    """Warn if the selection will take more than a minute. Small pools never take that long."""
-    if len(pool) <= DENSE or candidates < len(pool):
+#: A term with less than this share of the value hardly counts.
+IDLE = 0.01
+
+
+def _warn_of_idle_terms(chosen: Selection) -> None:
+    """Warn of terms whose weight is too small to count, and name a weight that would."""
+    objective = chosen.objective
+    if objective is None or len(objective.weights) < 2 or chosen.terms is None or chosen.value <= 0:
         return
-    n, width = pool.features.shape
-    plan = make_plan(objective, n, width, size, optimizer, pool.device, half=pool.features.dtype in HALVES)
-    if plan.seconds > LONG:
-        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=3)
-
-
-def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
-    """Raise an error unless these are options of `select`."""
-    one_of("optimizer", optimizer, (*OPTIMIZERS, "auto"))
-    whole_number("partitions", partitions)
-    number("epsilon", epsilon, "a number in (0, 1)", low=sys.float_info.min, high=1.0 - 2.0**-53)
-    if threads is not None:
-        whole_number("threads", threads)
+    for name, value in chosen.terms.items():
+        if 0 < value < IDLE * chosen.value:
+            others = (chosen.value - value) / (len(chosen.terms) - 1)
+            balanced = objective.weights[name] * others / value
+            warnings.warn(
+                f"{name} has {value / chosen.value:.1%} of the value of these {len(chosen)} picks, so it hardly counts:"
+                f" {name}={balanced:.2g} would give it as much as the other terms have on average",
+                stacklevel=3,
+            )
 
 
 def as_pool(pool: Pool | Array) -> Pool:
@@ -252,18 +296,25 @@ def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> 
 
 
 def _evaluate(problem: Problem, chosen: np.ndarray) -> Evaluation:
-    terms: dict[str, float] = {}
-    for name, weight in problem.objective.weights.items():
-        if issubclass(TERMS[name], ModularTerm):
-            terms[name] = float(weight * problem.scaled(name)[chosen].sum())
-        else:
-            terms[name] = problem.coefficient(name) * _gain_sum(problem, name, chosen)
+    terms = {name: _value_of(problem, name, chosen) for name in problem.objective.weights}
     as_printed, rows = dict(terms), torch.from_numpy(chosen).to(problem.pool.device)
     for name, term in problem.set_terms.items():
         printed = term.as_printed(rows)
         if printed is not None:
             as_printed[name] = problem.coefficient(name) * printed
     return Evaluation(math.fsum(terms.values()), math.fsum(as_printed.values()), terms)
+
+
+def _value_of(problem: Problem, name: str, chosen: np.ndarray) -> float:
+    """Return the weighted value of one term."""
+    if issubclass(TERMS[name], ModularTerm):
+        return float(problem.objective.weights[name] * problem.scaled(name)[chosen].sum())
+    return problem.coefficient(name) * _gain_sum(problem, name, chosen)
+
+
+def _shares_of(terms: dict[str, float]) -> dict[str, float]:
+    value = math.fsum(terms.values())
+    return {name: part / value if value else 0.0 for name, part in terms.items()}
 
 
 def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:

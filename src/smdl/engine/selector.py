@@ -1,6 +1,7 @@
 """Selector: `select` in the style of scikit-learn, which it neither needs nor imports."""
 
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -16,9 +17,8 @@ from smdl.engine.selection import Selection, as_pool, select
 class Selector:
     """Pick rows: `Selector("facility_location", 100).fit(X).transform(X)` returns 100 rows of X.
 
-    objective  an Objective, or the name of a preset or of a term
-    size       number of rows to pick
-    optimizer, partitions, epsilon, seed: as for `smdl.select`
+    The arguments are those of `smdl.select`, apart from `spread`. By row (costs, groups, initial, among, exclude) they
+    are about the rows that `fit` gets.
 
     After `fit`: `indices_` (size,) and `gains_` (size,) in the order picked, `selection_` (the Selection, with
     `shares` and `value`), and `n_features_in_`. A value that cannot work raises an error in `fit`, as scikit-learn
@@ -32,26 +32,38 @@ class Selector:
 
     def __init__(
         self,
-        objective: Objective | str,
-        size: int,
+        objective: Objective | str = "facility_location",
+        size: int | tuple[int, int] | None = None,
         *,
+        fraction: float | None = None,
+        initial: Array | None = None,
+        costs: Array | None = None,
+        budget: float | None = None,
+        groups: Array | None = None,
+        per_group: int | Mapping[Any, int] | None = None,
         optimizer: str = "auto",
         partitions: int = 1,
         epsilon: float = 0.01,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
+        exclude: Array | None = None,
+        among: Array | None = None,
+        size_penalty: float | None = None,
+        threads: int | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        self.objective, self.size, self.optimizer = objective, size, optimizer
-        self.partitions, self.epsilon, self.seed = partitions, epsilon, seed
+        given = locals()
+        for name in inspect.signature(type(self)).parameters:
+            setattr(self, name, given[name])
 
     def fit(self, X: Any, y: Array | None = None) -> "Selector":  # noqa: N803
         """Select rows of X: an array, a tensor, a data frame or a Pool. Only objectives that need labels read y; its
         classes may have any names."""
-        objective = as_objective(self.objective)
+        params = self.get_params()
+        objective = as_objective(params.pop("objective"))
         pool = X if isinstance(X, Pool) else as_pool(_matrix(X))
         if y is not None and pool.labels is None and "class_balance" in objective.weights:
             pool = Pool(pool.features, labels=_class_numbers(y).to(pool.device))
-        options = {name: value for name, value in self.get_params().items() if name not in ("objective", "size")}
-        self.selection_ = select(pool, objective, self.size, **options).on_host()
+        self.selection_ = select(pool, objective, **params).on_host()
         self.indices_, self.gains_ = self.selection_.indices, self.selection_.gains
         self._rows, self.n_features_in_ = pool.features.shape
         return self

@@ -3,7 +3,7 @@
 import torch
 
 from smdl.engine.objective import Objective
-from smdl.engine.plan import LONG, SelectionPlan, make_plan
+from smdl.engine.plan import LONG, SelectionPlan, Shape, Ways, make_plan
 from smdl.files.file_plan import FilePlan
 from smdl.files.job import merge_objective
 from smdl.files.rows import Rows
@@ -43,11 +43,10 @@ def _selections(source: Rows, plan: FilePlan, objective: Objective, limited: boo
     """Return how many selections each level has, and the plan of one of them."""
     found = []
     for level, count in enumerate(plan.levels):
-        rows, half = plan.pool_rows(level), source.dtype.itemsize == 2
-        used = objective if level == 0 else merge_objective(objective, rows, plan.size)
+        shape = Shape(plan.pool_rows(level), source.width, half=source.dtype.itemsize == 2)
+        used = objective if level == 0 else merge_objective(objective, shape.samples, plan.size)
         optimizer = "lazy" if limited and used.diminishing else "auto"
-        arguments = (used, rows, source.width, min(plan.size, rows), optimizer, torch.device("cpu"))
-        found.append((count, make_plan(*arguments, half=half)))
+        found.append((count, make_plan(used, shape, min(plan.size, shape.samples), Ways(optimizer))))
     return found
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smdl
-from smdl.engine import geometry
-from smdl.engine.greedy import gains, kernels
+from smdl.engine import geometry, plan
+from smdl.engine.greedy import kernels
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from tests import specification
@@ -35,7 +35,7 @@ def fast(pool: Pool, objective: Objective, size: int | None, optimizer: str, **o
 
 def in_torch(pool: Pool, objective: Objective, size: int | None, optimizer: str, **options: object) -> smdl.Selection:
     """Select without the compiled kernels."""
-    with mock.patch.object(gains, "compiled_term", return_value=None):
+    with mock.patch.object(plan, "loops_of", return_value="torch"):
         return fast(pool, objective, size, optimizer, **options)
 
 

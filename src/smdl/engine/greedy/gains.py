@@ -43,10 +43,7 @@ for _term in TERMS.values():
 
 
 def compiled_term(problem: Problem, size: int) -> Any:
-    """Return the set term of the problem as the compiled loops take it, for batches of `size`; None where they do not
-    support it."""
-    if not problem.pool.features.is_cpu or not problem.objective.diminishing or len(problem.set_terms) > 1:
-        return None
+    """Return the set term of the problem as the compiled loops take it, for batches of `size`."""
     for name, term in problem.set_terms.items():
         coefficient = problem.coefficient(name)
         return term.compiled(coefficient, size) if term.unit > 0.0 else ModularOnly(0.0)  # 0: all samples are one point

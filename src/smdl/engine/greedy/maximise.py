@@ -43,6 +43,7 @@ class Rule(NamedTuple):
     """How to maximise: pick `low` to `high` samples, and stop early once the best gain is below `penalty`."""
 
     optimizer: str
+    loops: str  # a key of `plan.LOOPS`
     low: int
     high: int
     penalty: float = -math.inf
@@ -84,13 +85,13 @@ def _maximise(
 ) -> list[Picks]:
     if rule.optimizer == "subset":
         parts = [subset.draw(part, rule.high, key) for part, key in zip(parts, keys, strict=True)]
-        if subset.can_list(problem):
+        if rule.loops == "lists" and problem.set_terms["facility_location"].unit > 0:
             pairs = zip(parts, keys, strict=True)
             return [Picks(*subset.Staged(problem, part, rule.initial, key).run(rule.high)) for part, key in pairs]
         parts, rule = [np.sort(part) for part in parts], rule._replace(optimizer="lazy")
-    term = gains.compiled_term(problem, rule.high + len(rule.initial))
-    if term is None:
+    if rule.loops == "torch":
         return _Torch(problem, parts, rule, keys).run()
+    term = gains.compiled_term(problem, rule.high + len(rule.initial))
 
     def maximise_part(part: np.ndarray, key: int) -> Picks:
         # Arrays are filled, not returned: for each array that a compiled loop returns, numba runs Python code.

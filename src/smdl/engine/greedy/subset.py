@@ -37,14 +37,6 @@ def draw(part: np.ndarray, size: int, key: int) -> np.ndarray:
     return order[:count]
 
 
-def can_list(problem: Problem) -> bool:
-    """Whether facility location is the only set term, and computes its similarities block by block."""
-    terms = list(problem.set_terms.values())
-    return (
-        problem.objective.diminishing and len(terms) == 1 and isinstance(terms[0], FacilityLocation) and terms[0].costly
-    )
-
-
 @dataclass
 class _Lists:
     """The first `count` candidates with their lists."""

@@ -180,8 +180,7 @@ class FacilityLocation(SetTerm):
 
     @property
     def _by_blocks(self) -> bool:
-        geometry = self.geometry
-        return self.unit > 0 and geometry.graph is None and geometry.similarities is None
+        return self.unit > 0 and self.geometry.engine in ("blocks", "sample")
 
     def similarities(self, rows: Tensor) -> Tensor:
         """Return 1 − φ/D of the given samples to every sample that is to be covered, (..., N) float32."""
@@ -201,12 +200,17 @@ class FacilityLocation(SetTerm):
         ]
         return torch.cat(parts, 1).reshape(*rows.shape, self.count)
 
-    def compiled(self, coefficient: float, size: int) -> DenseFacilityLocation | SparseFacilityLocation | None:  # noqa: ARG002
+    @classmethod
+    def compiles(cls, engine: str, n: int, size: int) -> bool:  # noqa: ARG003
+        return engine in ("dense", "graph")
+
+    def compiled(self, coefficient: float, size: int) -> DenseFacilityLocation | SparseFacilityLocation:  # noqa: ARG002
         graph, coefficient = self.geometry.graph, coefficient / self.grid
         if graph is not None:
             return SparseFacilityLocation(*graph, self.weights, coefficient)
         matrix = self.geometry.similarities
-        return None if matrix is None else DenseFacilityLocation(matrix.numpy(), self.weights, coefficient)
+        assert matrix is not None
+        return DenseFacilityLocation(matrix.numpy(), self.weights, coefficient)
 
     def shares(self, chosen: Tensor) -> np.ndarray:
         """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Counts on

@@ -169,11 +169,12 @@ class LogDeterminant(SetTerm):
         self._rows.append(row)
         self._remainder[self._parts] = self._remainder[self._parts] - row.square()
 
-    def compiled(self, coefficient: float, size: int) -> Determinant | None:
-        n = len(self.pool)
-        if 8 * n * size > memory.available() // 2:
-            return None
-        space, none = self.geometry.space, np.zeros(0)
+    @classmethod
+    def compiles(cls, engine: str, n: int, size: int) -> bool:  # noqa: ARG003
+        return 8 * n * size <= memory.available() // 2  # the Cholesky factor
+
+    def compiled(self, coefficient: float, size: int) -> Determinant:
+        space, none, n = self.geometry.space, np.zeros(0), len(self.pool)
         gradients = space if isinstance(space, GradientSpace) else None
         return Determinant(
             space.host,

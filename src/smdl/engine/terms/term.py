@@ -74,10 +74,14 @@ class SetTerm(Term):
     def add(self, picks: Tensor) -> None:
         raise NotImplementedError
 
-    def compiled(self, coefficient: float, size: int) -> Any:  # noqa: ARG002
-        """Return the term as the compiled loops take it, its gains times `coefficient`, for batches of `size`; None
-        where it has no compiled form."""
-        return None
+    @classmethod
+    def compiles(cls, engine: str, n: int, size: int) -> bool:  # noqa: ARG003
+        """Whether the term has a compiled form for n samples and batches of `size`."""
+        return bool(cls.loops)
+
+    def compiled(self, coefficient: float, size: int) -> Any:
+        """Return the term as the compiled loops take it, its gains times `coefficient`, for batches of `size`."""
+        raise NotImplementedError
 
     def as_printed(self, chosen: Tensor) -> float | None:  # noqa: ARG002
         """Return F(S) as the paper prints it; None where it is the sum of the gains."""

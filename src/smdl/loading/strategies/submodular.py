@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from smdl.engine.limits import check_search
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import Pool
-from smdl.engine.selection import Selection, check_search, select
+from smdl.engine.selection import Selection, pick
 from smdl.loading.strategies.strategy import Strategy
 
 
@@ -34,7 +35,7 @@ class Submodular(Strategy):
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
         assert pool is not None
-        chosen = select(
+        chosen = pick(
             pool,
             self.objective,
             batch_size,
