@@ -26,6 +26,7 @@ LAYERS = {
     "training": ("training",),
     "integrations": ("integrations",),
     "experiments": ("experiments",),
+    "labelling": ("labelling",),
     "paper": ("paper",),
     "report": ("report",),
     "judging": ("judging",),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
     from smdl.judging.comparison import compare, preview
+    from smdl.labelling.labels import Labels
     from smdl.loading.candidates.base import Candidates
     from smdl.loading.candidates.full import Full
     from smdl.loading.candidates.observed import Observed
@@ -26,6 +27,7 @@ __all__ = [
     "DataLoader",
     "Evaluation",
     "Full",
+    "Labels",
     "Method",
     "Objective",
     "Observed",
@@ -49,6 +51,7 @@ _MODULES = {
     "DataLoader": "loading.loader",
     "Evaluation": "engine.selection",
     "Full": "loading.candidates.full",
+    "Labels": "labelling.labels",
     "Method": "loading.methods",
     "Objective": "engine.objective",
     "Observed": "loading.candidates.observed",

@@ -14,6 +14,7 @@ from smdl.common.messages import MissingPackagesError, check_packages, unknown
 
 if TYPE_CHECKING:
     from smdl.common.progress import Display
+    from smdl.labelling.input_rows import LabelSettings
 
 Options = argparse.Namespace
 
@@ -150,6 +151,81 @@ def select(options: Options) -> int:
     return 0
 
 
+def label(options: Options) -> int:
+    """Choose the rows worth a label, in rounds; or simulate it."""
+    from smdl.labelling.project import Project
+    from smdl.labelling.project_folder import ProjectFolder
+    from smdl.labelling.summary import write_summary
+    from smdl.report.labelling_page import render_labelling
+
+    first = Path(options.inputs[0])
+    if options.inputs[0] == "simulate":
+        return _simulate(options)
+    if ProjectFolder.is_one(first):
+        if others := options.given - {"check", "more", "answers", "quiet"}:
+            raise ValueError(f"{first} keeps its settings: leave out {', '.join(sorted(others))}")
+        project = Project(first)
+    else:
+        project = Project(options.out or _beside(first, ".labels"), _label_settings(options, options.inputs))
+    with _display(options.quiet) as display:
+        progress = project.run(display, options.check, options.more, options.answers)
+        display.phase("drawing the report")
+        found = write_summary(project, progress)
+        page = render_labelling(project.path)
+    for line in (*progress.notes, *progress.problems):
+        print(f"! {line}")
+    accuracy = project.labels.accuracy or "not known"
+    print(f"{found['labelled']:,} labels of {len(found['classes']):,} classes; accuracy: {accuracy}")
+    print(found["advice"])
+    for name, (left, total) in progress.open.items():
+        if left:
+            print(f"to fill in: {project.path / name}, {left:,} of {total:,} rows")
+    print(f"then: smdl label {project.path}")
+    print(f"report: {page}")
+    return 1 if progress.problems else 0
+
+
+def _simulate(options: Options) -> int:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from smdl.labelling.simulation_job import USUAL, SimulationJob
+    from smdl.report.simulation_page import render_simulation, simulation_rows
+
+    if len(options.inputs) < 2:
+        raise ValueError("smdl label simulate needs a file: smdl label simulate FILE --labels COLUMN")
+    if others := options.given & {"check", "more", "answers", "format", "ids"}:
+        raise ValueError(f"a simulation asks nobody: leave out {', '.join(sorted(others))}")
+    folder = options.out or _beside(Path(options.inputs[1]), ".simulation")
+    job = SimulationJob(
+        folder, _label_settings(options, options.inputs[1:]), options.methods or USUAL, options.seeds, options.rounds
+    )
+    with _display(options.quiet) as display:
+        found = job.run(display)
+        display.phase("drawing the report")
+        page = render_simulation(folder)
+    names = ("accuracy, %", "against random", "labels", "random needs", "s per round")
+    table = Table(Column("method", no_wrap=True), *names, show_edge=False)
+    for row in simulation_rows(found):
+        table.add_row(*(cell or "" for cell in row))
+    Console().print(table)
+    print(found["answer"])
+    print(f"report: {page}")
+    return 0
+
+
+def _label_settings(options: Options, inputs: list[str]) -> "LabelSettings":
+    from smdl.labelling.input_rows import LabelSettings
+
+    given = vars(options) | {"inputs": tuple(inputs), "features": tuple(options.features or ())}
+    return LabelSettings(**{entry.name: given[entry.name] for entry in fields(LabelSettings)})
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """Return the folder of results beside an input: reviews.csv -> reviews.labels."""
+    return path.with_name(f"{path.stem.strip('*?[]') or 'rows'}{suffix}")
+
+
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
     from smdl.report.row_pages import has_rows, render_rows
@@ -267,7 +343,7 @@ def _commands() -> _Commands:
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for run in (select, train, compare, preview, ablate, reproduce, report, data, doctor):
+    for run in (label, select, train, compare, preview, ablate, reproduce, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 

@@ -36,7 +36,7 @@ def write_snapshot(
     outside = ~np.isin(sample, part.rows) & ~np.isin(sample, random_rows)
     distances, nearest = _nearest(points[torch.from_numpy(outside)], chosen)
     by_chance, _ = _nearest(points[torch.from_numpy(outside)], others)
-    centre, axes, held = _axes(points)
+    centre, axes, held = principal_axes(points)
     shown = np.argsort(part.rows) < SHOWN  # the first picks
     map_file = io.BytesIO()
     np.savez(
@@ -114,7 +114,7 @@ def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarra
     return torch.cat([each.values for each in found]).numpy(), torch.cat([each.indices for each in found]).numpy()
 
 
-def _axes(points: Tensor) -> tuple[Tensor, Tensor, float]:
+def principal_axes(points: Tensor) -> tuple[Tensor, Tensor, float]:
     """Return the centre (D,), the first two principal axes (D, 2), and the share of the variance along them."""
     centre = points.mean(dim=0)
     moved = (points - centre).double()

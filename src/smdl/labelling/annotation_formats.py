@@ -1,0 +1,161 @@
+"""Rounds as files of annotation tools: what each tool imports, and the answers in what it exports.
+
+Every line carries the number of its row, which comes back with the answer: Label Studio keeps it in `data`, Argilla in
+`metadata`, Prodigy in `meta`, doccano beside the text.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+#: What a person may type for "cannot say".
+CANNOT_SAY = ("?", "cannot say", "can't say", "n/a")
+
+
+class Said(NamedTuple):
+    """An answer as a file has it. `row` and `value` are texts or numbers; value None means "cannot say"; `text` is what
+    the file shows beside it, if it does."""
+
+    line: int
+    row: Any
+    value: Any
+    annotator: str = ""
+    text: str | None = None
+
+
+Line = dict[str, Any]
+
+
+def label_studio(lines: list[Line]) -> bytes:
+    """Tasks to import into a project with <Choices name="label" toName="text">."""
+    return _json([{"data": line} for line in lines])
+
+
+def argilla(lines: list[Line]) -> bytes:
+    """Records for `dataset.records.from_json`: the row is metadata and the id, the rest are fields."""
+    return _json(
+        [
+            {
+                "id": str(line["row"]),
+                "fields": {name: str(value) for name, value in line.items() if name != "row"},
+                "metadata": {"row": line["row"]},
+                "suggestions": {},
+                "responses": {},
+                "vectors": {},
+            }
+            for line in lines
+        ]
+    )
+
+
+def prodigy(lines: list[Line]) -> bytes:
+    """Tasks for `prodigy textcat.manual` and other recipes of texts."""
+    return _jsonl([{"text": shown(line), "meta": {"row": line["row"]}} for line in lines])
+
+
+def doccano(lines: list[Line]) -> bytes:
+    """Lines of JSONL for a project of text classification. What is not text or label is kept as metadata."""
+    return _jsonl([{"text": shown(line), "label": [], "row": line["row"]} for line in lines])
+
+
+def jsonl(lines: list[Line]) -> bytes:
+    """One line per row, with an empty label to fill in."""
+    return _jsonl([{**line, "label": ""} for line in lines])
+
+
+WRITERS: dict[str, tuple[str, Callable[[list[Line]], bytes]]] = {
+    "jsonl": (".jsonl", jsonl),
+    "label-studio": (".json", label_studio),
+    "argilla": (".json", argilla),
+    "prodigy": (".jsonl", prodigy),
+    "doccano": (".jsonl", doccano),
+}
+
+
+def shown(line: Line) -> str:
+    """Return what a person sees of a row: its text, or else its path, id or number."""
+    for name in ("text", "image", "id", "row"):
+        if name in line:
+            return str(line[name])
+    return ""
+
+
+def said_in(records: list[Any]) -> Iterator[Said]:
+    """Yield the answers in the export of a tool, or in lines of our own, whichever they are."""
+    for place, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise ValueError(f"entry {place} must be an object with a row, got {record!r}"[:200])
+        yield from _reader(record)(place, record)
+
+
+def _reader(record: Line) -> Callable[[int, Line], Iterator[Said]]:
+    if "data" in record and isinstance(record["data"], dict):
+        return _from_label_studio
+    if "fields" in record:
+        return _from_argilla
+    if "answer" in record:
+        return _from_prodigy
+    return _from_lines
+
+
+def _from_label_studio(place: int, task: Line) -> Iterator[Said]:
+    row = task["data"].get("row")
+    for note in task.get("annotations") or task.get("completions") or ():
+        by = note.get("completed_by", "")
+        name = str(by.get("email") or by.get("id") or "") if isinstance(by, dict) else str(by)
+        picked = [each["value"]["choices"] for each in note.get("result") or () if "choices" in each.get("value", {})]
+        if note.get("was_cancelled"):
+            yield Said(place, row, None, name)
+        elif picked:
+            yield Said(place, row, _one(place, picked[0]), name)
+
+
+def _from_argilla(place: int, record: Line) -> Iterator[Said]:
+    row = (record.get("metadata") or {}).get("row", record.get("id"))
+    questions = record.get("responses") or {}
+    if len(questions) > 1 and "label" not in questions:
+        raise ValueError(f"entry {place} answers several questions, {', '.join(questions)}: call one of them label")
+    for response in questions.get("label") or next(iter(questions.values()), ()):
+        status, name = response.get("status", "submitted"), str(response.get("user_id") or "")
+        if status == "discarded":
+            yield Said(place, row, None, name)
+        elif status == "submitted" and response.get("value") not in (None, [], ""):
+            yield Said(place, row, _one(place, response["value"]), name)
+
+
+def _from_prodigy(place: int, task: Line) -> Iterator[Said]:
+    row, name = (task.get("meta") or {}).get("row"), str(task.get("_annotator_id") or task.get("_session_id") or "")
+    if task["answer"] == "ignore":
+        yield Said(place, row, None, name)
+    elif task["answer"] == "accept":
+        picked = task.get("accept") or task.get("label")
+        if picked:
+            yield Said(place, row, _one(place, picked), name)
+
+
+def _from_lines(place: int, line: Line) -> Iterator[Said]:
+    """doccano's lines have a list of labels; ours and those of a table have one text."""
+    value = line.get("label", line.get("labels"))
+    if isinstance(value, list):
+        value = _one(place, value) if value else ""
+    if isinstance(value, dict):  # Label Studio's JSON-MIN
+        value = _one(place, value.get("choices", []))
+    if value is not None and str(value).strip():
+        yield Said(place, line.get("row"), value, str(line.get("annotator") or ""), line.get("text"))
+
+
+def _one(place: int, values: Any) -> Any:
+    """Return the only class of an answer."""
+    if not isinstance(values, list):
+        return values
+    if len(values) != 1:
+        raise ValueError(f"entry {place} has {len(values)} classes, {', '.join(map(str, values))}: one is needed")
+    return values[0]
+
+
+def _json(records: list[Any]) -> bytes:
+    return (json.dumps(records, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _jsonl(records: list[Any]) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
