@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from smdl.scoring import observation
+from smdl.scoring import row_matching
 from smdl.scoring.observation import Observer
 from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
@@ -144,7 +144,7 @@ def test_a_batch_that_was_changed_in_place_is_not_recognised(part):
 def test_the_batch_itself_is_recognised_without_fingerprints(monkeypatch):
     (x, y), model = batch_of(), Net().eval()
     observer, wanted = watched(model, (x, y)), expected(model, x)
-    monkeypatch.setattr(observation, "fingerprints", None)
+    monkeypatch.setattr(row_matching, "fingerprints", None)
     model(x)
     assert_observed(observer, *wanted, atol=1e-6)
 

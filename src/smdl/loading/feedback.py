@@ -13,7 +13,7 @@ from smdl.loading.candidates.base import Candidates
 from smdl.loading.ranks import Ranks
 from smdl.loading.step_record import StepRecord
 from smdl.loading.strategies.strategy import Strategy
-from smdl.scoring.observation import Observation, Observer
+from smdl.scoring.observation import Doubt, Observation, Observer
 from smdl.scoring.scorer import Scorer
 
 
@@ -30,6 +30,7 @@ class Feedback:
         self.needs_features = candidates.needs_features and strategy.needs_scores
         watches = strategy.needs_losses or (self.needs_features and candidates.watches_model)
         self._observer = Observer(scorer, features=self.needs_features) if watches else None
+        self._doubt = Doubt.NONE  # of the model, as far as it is acted upon
         self._selection: Selection | None = None  # of the current batch
         self._targets: Tensor | None = None  # of the current batch
         self._is_checked = True  # whether to find out, at the price of waiting for the device, if it was recognised
@@ -50,9 +51,10 @@ class Feedback:
         """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
         self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
         if self._observer is not None or self.needs_features:
-            self._targets = self._scorer.criterion.targets(batch)
+            targets = self._scorer.criterion.targets(batch)
+            self._targets = None if targets is None else targets.clone()  # the loop may change them in place
             if self._observer is not None:
-                self._observer.start(batch, self._targets)
+                self._observer.start(batch, self._scorer.criterion.targets_column(batch))
             if ranks.size > 1:
                 targets = self._scorer.kept.targets(self._targets)
                 self._record = StepRecord(selection.indices, targets, self._scorer.network.device)
@@ -96,7 +98,11 @@ class Feedback:
 
     def take(self) -> None:
         """Pass on what the training forwards of the current batch have shown so far."""
-        seen = None if self._observer is None or self._selection is None else self._observer.finish()
+        if self._observer is None or self._selection is None:
+            return
+        seen = self._observer.finish()
+        if self._ranks.size == 1:
+            self._believe(self._observer.doubt)
         if seen is not None:
             self._keep(seen)
             self._received = self._received or not self._is_checked or seen.found is None or bool(seen.found.any())
@@ -109,8 +115,10 @@ class Feedback:
         if self._record is None:
             return
         record, self._record = self._record, None
-        seen = record.exchange(ranks, self.needs_features, self._strategy.needs_losses)
-        if seen.features is not None:
+        doubt = Doubt.NONE if self._observer is None else self._observer.doubt
+        seen = record.exchange(ranks, self.needs_features, self._strategy.needs_losses, doubt)
+        self._believe(Doubt(seen.doubt))
+        if seen.features is not None and self._doubt < Doubt.ORDER:
             observation = Observation(seen.found, seen.outputs, seen.features)
             self._candidates.remember(self._scorer, seen.rows, observation, seen.targets)
         if self._strategy.needs_losses:
@@ -118,7 +126,8 @@ class Feedback:
 
     def warn_if_missing(self) -> None:
         """Warn if the method needs to know something of the current batch, and nothing was shown or received."""
-        if self._received or not (self._strategy.needs_losses or self.needs_features):
+        needs = self._strategy.needs_losses or self.needs_features
+        if self._received or not needs or self._doubt == Doubt.ORDER:  # of which there was a warning
             return
         need = "the training losses" if self._strategy.needs_losses else "the features of the training forward"
         call = "losses" if self._strategy.needs_losses else "features=..., logits=..."
@@ -126,9 +135,35 @@ class Feedback:
         warnings.warn(
             f"method {self._method} needs {need} and got none for this batch. The model was not called on it"
             " with gradients, does not return logits, was compiled and called before the first use of this loader,"
-            f" or its inputs are changed before they reach it. Call loader.observe({call}).",
+            f" or its inputs are changed before they reach it. Call loader.observe({call})."
+            + ("" if self._observer is None else self._observer.hint),
             stacklevel=3,
         )
+
+    def _believe(self, doubt: Doubt) -> None:
+        """Follow what training forwards have shown about the model: once, and on every rank at the same step."""
+        if doubt <= self._doubt or self._observer is None:
+            return
+        self._doubt = doubt
+        self._observer.give_up(doubt)
+        name = type(self._scorer.model).__name__
+        if self._scorer.network.forget_head() and doubt == Doubt.HEAD:
+            warnings.warn(
+                f"the outputs of {name} are not those of its last linear layer alone any more, as with an adapter or a"
+                " learned temperature: smdl.Observed keeps the outputs of the training forwards from now on, instead of"
+                " applying this layer to the features, and starts again. Pass head=, a callable features -> outputs, to"
+                " score with the current head",
+                stacklevel=2,
+            )
+            self._candidates.forget_features()
+        elif doubt == Doubt.ORDER:
+            warnings.warn(
+                f"the rows inside {name} are in another order than those of its inputs, as if it sorted or shuffled"
+                " them: smdl.Observed cannot tell which features belong to which sample, and batches are random from"
+                ' now on. Use smdl.Observed(observe="manual") and call loader.observe(features=..., logits=...)',
+                stacklevel=2,
+            )
+            self._candidates.forget_features()
 
     def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
         """Pass on what is known of these rows of the current batch, by default all."""

@@ -274,6 +274,11 @@ class DataLoader(Loader):
         return self.reference.compute(self.scorer, self.reader, self.batch_size, self.seed)
 
     def _start_iteration(self) -> int:
+        if len(self.dataset) != self._samples:  # type: ignore[arg-type]
+            raise ValueError(
+                f"the dataset has {len(self.dataset)} samples, and had {self._samples} when the loader was made: make a"  # type: ignore[arg-type]
+                " new loader for it"
+            )
         iteration, batch = super()._start_iteration(), self.batch_size * self._ranks.size
         if batch > self._samples:
             raise ValueError(

@@ -21,6 +21,7 @@ class Exchanged(NamedTuple):
     outputs: Tensor | None  # (W·B, C), flat
     known: np.ndarray  # (W·B,) bool: whether the loss of the row is known
     losses: np.ndarray  # (W·B,)
+    doubt: int  # the largest doubt of a rank, see `smdl.scoring.observation.Doubt`
 
 
 class StepRecord:
@@ -49,11 +50,12 @@ class StepRecord:
         """Take the losses of rows of the batch."""
         self._losses[places], self._known[places] = losses, True
 
-    def exchange(self, ranks: Ranks, features: bool, losses: bool) -> Exchanged:
+    def exchange(self, ranks: Ranks, features: bool, losses: bool, doubt: int) -> Exchanged:
         """Return what all ranks know. Every rank must call this once per step, whatever it knows."""
         widths = [0 if matrix is None else matrix.shape[1] for matrix in (self._features, self._outputs)]
-        columns = [self.rows, host(self._found), self._known, *(np.full(len(self.rows), width) for width in widths)]
-        rows, found, known, *widths_of_ranks = ranks.gather_rows(np.stack(columns, axis=1)).T
+        same = (np.full(len(self.rows), value) for value in (doubt, *widths))
+        columns = [self.rows, host(self._found), self._known, *same]
+        rows, found, known, doubts, *widths_of_ranks = ranks.gather_rows(np.stack(columns, axis=1)).T
         wide, classes = (_one_width(column) for column in widths_of_ranks)
         seen: Sequence[Tensor | None] = (None, None)
         if features and wide:
@@ -70,6 +72,7 @@ class StepRecord:
             seen[1],
             known > 0,
             ranks.gather_rows(self._losses) if losses else self._losses,
+            int(doubts.max()),
         )
 
 

@@ -88,6 +88,13 @@ class Criterion:
                 return None
             raise
 
+    def targets_column(self, batch: Any) -> Tensor | None:
+        """Return the targets as they are in the batch; None if they are not known or not needed."""
+        try:
+            return None if self.loss is None else self._form.targets(batch, self.classes)
+        except ValueError:
+            return None
+
     def labels(self, batch: Any) -> Tensor:
         """Return the class numbers of a batch."""
         loss = as_loss(self._given)

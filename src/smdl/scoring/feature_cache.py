@@ -133,6 +133,11 @@ class FeatureCache:
         except FloatingPointError as error:
             raise NotFiniteError("the model's features must be finite: has training diverged?") from error
 
+    def forget(self) -> None:
+        """Keep nothing: every sample is as if it were never seen."""
+        self._features = self._outputs = self._targets = None
+        self._seen[:] = False
+
     def state_dict(self) -> dict[str, Any]:
         """Return copies of everything that is kept."""
         held = {"features": self._features, "outputs": self._outputs, "targets": self._targets, "seen": self._seen}

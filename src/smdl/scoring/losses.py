@@ -273,16 +273,16 @@ def members(found: Any) -> list[Tensor]:
     return [one for one in found if isinstance(one, Tensor) and one.ndim > 0]
 
 
-def output_of(found: Any) -> Any:
-    """Return the tensor of outputs: `logits` of a dict or an object, the first member of a tuple with a row per sample.
-    (A model of transformers with return_dict=False returns the loss, one number, before them.)"""
+def output_of(found: Any, place: int = 0) -> Any:
+    """Return the tensor of outputs: `logits` of a dict or an object, or one of the members of a tuple with a row per
+    sample, by default the first. (A model of transformers with return_dict=False returns the loss, one number, before them.)"""
     if isinstance(found, Tensor):
         return found
     if isinstance(found, Mapping):
         return found.get("logits", found)
     if hasattr(found, "logits"):
         return found.logits
-    return next(iter(members(found)), found)
+    return next(iter(members(found)[place:]), found)
 
 
 def check_targets(targets: Tensor, classes: int) -> None:

@@ -14,7 +14,17 @@ from smdl.scoring.criterion import Criterion
 from smdl.scoring.losses import Loss, members, output_of
 from smdl.scoring.model_access import device_of, eval_mode, unwrapped, whole_weight
 from smdl.scoring.scoring_options import Scoring
-from smdl.scoring.taps import as_pooling, check_tuple, linear_layers, makes, named_module, no_head, pooled, recording
+from smdl.scoring.taps import (
+    as_pooling,
+    check_tuple,
+    is_plain,
+    linear_layers,
+    makes,
+    named_module,
+    no_head,
+    pooled,
+    recording,
+)
 
 
 class TappedModel:
@@ -102,19 +112,29 @@ class TappedModel:
             with eval_mode(self.model):
                 self._run(move(batch, self.device))
 
-    def returned(self, found: Any) -> Any:
-        """Return the outputs in what the model itself returned, without `forward=`: the member of a tuple that
-        `forward=` takes."""
-        tensors = members(found)
-        return tensors[self._member] if self._member is not None and self._member < len(tensors) else found
+    @property
+    def member(self) -> int:
+        """The place of the outputs among the tensors of a tuple that the model returns: those that `forward=` takes."""
+        return self._member or 0
 
-    def tapped(self, calls: Sequence[tuple[Any, Any]], found: Any) -> tuple[Any, Any]:
+    def forget_head(self) -> bool:
+        """From now on the outputs are not those of the tap alone. Return whether it was taken for the head."""
+        was_head, self._tap_makes_outputs = self._head is None and bool(self._tap_makes_outputs), False
+        return was_head
+
+    def _tapped(self, calls: Sequence[tuple[Any, Any]], found: Any) -> tuple[Any, Any]:
         """Return one of the calls of the tap in a forward, (features, what it made), the latest first: the one that
         made the model's output. A model may apply its head again, for an auxiliary loss."""
-        outputs = output_of(self.returned(found))
-        if len(calls) == 1 or not isinstance(outputs, Tensor):
+        outputs = output_of(found, self.member)
+        if len(calls) == 1:
             return calls[0]
-        return next((call for call in calls if self._makes(call[1], outputs)), calls[0])
+        for call in calls:
+            if isinstance(outputs, Tensor) and self._makes(call[1], outputs):
+                return call
+        raise ValueError(
+            f"the module of the features (features={self._features!r}) is called {len(calls)} times in a forward, so it"
+            " does not tell the features of a sample: name a module that is called once"
+        )
 
     def _features_and_outputs(self, batch: Any) -> tuple[Any, Tensor | None]:
         """Return features, as the tap gives them, and outputs."""
@@ -134,9 +154,9 @@ class TappedModel:
         if not calls:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         takes_input = isinstance(self.tap, nn.Linear)
-        features, made = self.tapped([(given if takes_input else made, made) for _, given, made in calls[::-1]], found)
+        features, made = self._tapped([(given if takes_input else made, made) for _, given, made in calls[::-1]], found)
         if self._tap_makes_outputs is None and outputs is not None:
-            self._tap_makes_outputs = type(self.tap) is nn.Linear and self._makes(made, outputs)
+            self._tap_makes_outputs = is_plain(self.tap) and self._makes(made, outputs)
         return features, outputs
 
     def _find(self, batch: Any) -> tuple[Any, Tensor]:
@@ -149,7 +169,7 @@ class TappedModel:
         for module, given, made in reversed(calls):
             if self._makes(made, outputs):
                 # A subclass may do more than its weights say (cosine heads, adapters): then outputs are kept instead.
-                self.tap, self._tap_makes_outputs = module, type(module) is nn.Linear
+                self.tap, self._tap_makes_outputs = module, is_plain(module)
                 return given, outputs
         self._criterion.check_outputs(outputs)
         raise ValueError(no_head(self.model, outputs))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from smdl.common.messages import choice, unknown
 from smdl.scoring.losses import members, shape_of
+from smdl.scoring.output_check import agreement
 from smdl.scoring.scoring_options import Pooling
 
 Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
@@ -62,6 +63,12 @@ def linear_layers(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if isinstance(module, nn.Linear)]
 
 
+def is_plain(module: nn.Module) -> bool:
+    """Whether a module is a linear layer that does just what its weights say. Subclasses may do more (cosine heads,
+    adapters), and a weight that is no parameter is computed in each forward (weight_norm, pruning)."""
+    return type(module) is nn.Linear and "weight" in dict(module.named_parameters(recurse=False))
+
+
 def no_head(model: nn.Module, outputs: Tensor) -> str:
     """Return the error for a model without a linear layer that makes its outputs."""
     names = [name for name, module in model.named_modules() if name and not list(module.children())]
@@ -79,13 +86,10 @@ def makes(made: Any, outputs: Tensor, shifted: bool) -> bool:
         return False
     if made.shape != outputs.shape and made.shape != (*outputs.shape, 1):
         return False
-    made = made.reshape(outputs.shape)
     if not bool(made.isfinite().all()):  # Pool raises the error
         return True
-    gaps = (made - outputs).float()
-    if shifted and outputs.ndim == 2:
-        gaps = gaps - gaps[:, :1]
-    return bool(gaps.abs().max() <= 1e-4 * (1.0 + made.abs().max()))
+    agrees = agreement(made.flatten(1), outputs.reshape(len(outputs), -1), shifted and outputs.ndim == 2)
+    return agrees is None or bool(agrees.all())
 
 
 def _made(outputs: Tensor, calls: Sequence[Call], shifted: bool) -> bool:

@@ -647,3 +647,142 @@ def test_a_calibration_of_noisy_labels_times_the_vote_of_all(noisy, monkeypatch)
     monkeypatch.setattr(FeatureCache, "votes", recorded)
     epoch_start_seconds(loader, noisy)
     assert [len(rows) for rows, _ in asked] == ([10, 240] if noisy else [10])
+
+
+class Shuffled(Net):
+    """Computes its rows in a random order while it is trained."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        order = torch.randperm(len(x)) if self.training else torch.arange(len(x))
+        return super().forward(x[order])[order.argsort()]
+
+
+def test_a_model_that_shuffles_its_rows_is_told_once_and_nothing_is_kept():
+    model = Shuffled()
+    loader = smdl.DataLoader(Tuples(40), model, 4, candidates=smdl.Observed(lag=0))
+    with pytest.warns(UserWarning, match="rows inside Shuffled are in another order .* batches are random") as told:
+        train(loader, model, sgd(model), 25)
+    assert len(told) == 1
+    assert not bool(loader.state_dict()["candidates"]["cache"]["seen"].any())
+
+
+class Adapted(Net):
+    """A frozen head with an adapter, which adds nothing at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adapter = nn.Linear(6, CLASSES, bias=False)
+        nn.init.zeros_(self.adapter.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.body(x)
+        return self.head(features) + self.adapter(features)
+
+
+def test_a_head_that_is_no_longer_the_linear_layer_is_told_once_and_outputs_are_kept():
+    model, data = Adapted().eval(), Tuples(40)
+    loader, optimizer = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(**EXACT)), sgd(model)
+    with pytest.warns(UserWarning, match="outputs of Adapted are not those of its last linear layer alone") as told:
+        train(loader, model, optimizer, 20)
+    assert len(told) == 1
+    for x, _ in loader:
+        model(x)
+    seen = loader.state_dict()["candidates"]["cache"]["seen"].numpy().nonzero()[0]
+    latest = loader.selection.indices  # type: ignore[union-attr]
+    found = cache_of(loader).scores(loader.scorer, latest)
+    assert found is not None
+    assert len(seen) > 20
+    assert torch.allclose(found[0].probabilities, model(data.x[latest]).softmax(1), atol=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`")
+def test_a_weight_that_is_computed_in_each_forward_is_not_applied():
+    """Between a step of the optimizer and the next forward, `weight` is an old one."""
+    model = Net().eval()
+    model.head = nn.utils.weight_norm(model.head)
+    loader = smdl.DataLoader(Tuples(40), model, 4, candidates=smdl.Observed(**EXACT))
+    epoch_of(loader)
+    assert loader.state_dict()["candidates"]["cache"]["outputs"] is not None
+
+
+def test_a_single_linear_layer_is_observed():
+    data = Tuples(40)
+    model = nn.Linear(4, CLASSES)
+    loader = smdl.DataLoader(data, model, 4, candidates=smdl.Observed(**EXACT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(loader, model, sgd(model), 30)  # type: ignore[arg-type]
+    state = loader.state_dict()["candidates"]["cache"]
+    assert bool(state["seen"].all())
+    assert torch.equal(state["features"], data.x)
+
+
+class Indexed(Tuples):
+    """A number of each sample beside its input and its label."""
+
+    def __getitem__(self, row: int) -> dict[str, object]:
+        x, y = super().__getitem__(row)
+        return {"idx": row, "x": x, "label": y}
+
+
+class Labelled(Net):
+    """Takes the labels too."""
+
+    def forward(self, x: torch.Tensor, label: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
+        return super().forward(x)
+
+
+def test_forward_tells_which_columns_are_inputs():
+    """The labels have the shape of `idx`, which the model does not get."""
+    model = Labelled()
+    loader = smdl.DataLoader(
+        Indexed(40), model, 4, candidates=smdl.Observed(lag=0), forward=lambda model, batch: model(batch["x"])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="an epoch has passed")
+        for batch in loader:
+            model(batch["x"].clone(), batch["label"].clone())
+    assert bool(loader.state_dict()["candidates"]["cache"]["seen"].all())
+
+
+class Noisy(Tuples):
+    """A column of the shape of the inputs comes before them."""
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, ...]:
+        x, y = super().__getitem__(row)
+        return -x, x, y
+
+
+def test_a_column_of_the_same_shape_before_the_inputs_changes_nothing():
+    model = Net()
+    loader = smdl.DataLoader(
+        Noisy(40), model, 4, candidates=smdl.Observed(lag=0), targets=2, forward=lambda model, batch: model(batch[1])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="an epoch has passed")
+        for _, x, _ in loader:
+            model(x.clone())
+    assert bool(loader.state_dict()["candidates"]["cache"]["seen"].all())
+
+
+def test_the_warning_names_the_columns_and_how_to_tell_the_inputs():
+    model = Net()
+    loader = smdl.DataLoader(
+        Indexed(40), model, 4, candidates=smdl.Observed(lag=0), forward=lambda model, batch: model(batch["x"])
+    )
+    iterator = iter(loader)
+    model(next(iterator)["x"] + 1)
+    with pytest.warns(UserWarning, match=r"recognised by 'x' of shape \(4, 4\): .* say what it gets with forward="):
+        next(iterator)
+
+
+@pytest.mark.parametrize("rows", [30, 50])
+def test_a_dataset_that_changes_its_length_is_refused(rows):
+    data, model = Tuples(40), Net()
+    loader = smdl.DataLoader(data, model, 4)
+    epoch_of(loader)
+    data.x, data.y = data.x[:1].repeat(rows, 1), data.y[:1].repeat(rows)
+    with pytest.raises(ValueError, match=f"the dataset has {rows} samples, and had 40 when the loader was made"):
+        next(iter(loader))

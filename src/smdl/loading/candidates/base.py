@@ -72,6 +72,9 @@ class Candidates:
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         """Take what the training forward computed for these samples of the dataset."""
 
+    def forget_features(self) -> None:
+        """Forget what `remember` took: it was not what it seemed to be."""
+
     def period(self, steps_per_epoch: int) -> int:  # noqa: ARG002
         """Return the number of steps after which the work repeats: a timing covers whole periods."""
         return 1

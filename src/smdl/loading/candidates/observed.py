@@ -112,6 +112,10 @@ class Observed(Candidates):
         self._observations += 1
         self._observed_at[rows] = self._observations  # also if a row was not found: it is not rescored again at once
 
+    def forget_features(self) -> None:
+        if self._cache is not None:
+            self._cache.forget()
+
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
         assert self.lag is not None
