@@ -275,7 +275,8 @@ def members(found: Any) -> list[Tensor]:
 
 def output_of(found: Any, place: int = 0) -> Any:
     """Return the tensor of outputs: `logits` of a dict or an object, or one of the members of a tuple with a row per
-    sample, by default the first. (A model of transformers with return_dict=False returns the loss, one number, before them.)"""
+    sample, by default the first. (A model of transformers with return_dict=False returns the loss, one number, before
+    them.)"""
     if isinstance(found, Tensor):
         return found
     if isinstance(found, Mapping):
