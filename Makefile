@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest
 INTEGRATIONS := .venv-integrations
+WHEEL := .venv-wheel
 # Every kernel runs in these; `make test` repeats them with bounds checks.
 KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme_numbers.py
 PARALLEL := -n auto --dist loadgroup
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test fuzz test-fast test-lowest test-integrations bench docs install clean
+.PHONY: demo test fuzz test-fast test-lowest test-integrations bench docs dist install clean
 
 demo: install
 	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
@@ -47,6 +48,15 @@ bench: .venv/.benched
 docs: .venv/.documented
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+# The distribution, checked: its metadata, and the code of the first page with the wheel in a fresh environment.
+dist: .venv/.released
+	rm -rf dist $(WHEEL)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python $(PIP) -c constraints.txt dist/*.whl
+	cd dist && ../$(WHEEL)/bin/smdl --version && ../$(WHEEL)/bin/python -P ../tests/wheel.py
+
 install: .venv/.installed
 
 # Installed again only if the dependencies or their versions changed.
@@ -73,6 +83,10 @@ $(INTEGRATIONS)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python $(PIP) -c constraints.txt -e ".[docs]"
 	touch $@
 
+.venv/.released: .venv/.installed
+	$(BIN)/python $(PIP) -c constraints.txt -e ".[release]"
+	touch $@
+
 clean:
-	rm -rf .venv $(LOWEST) $(INTEGRATIONS) build dist site .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LOWEST) $(INTEGRATIONS) $(WHEEL) build dist site .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

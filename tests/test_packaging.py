@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import smdl
 from smdl.common.messages import DISTRIBUTION, EXTRAS
@@ -150,3 +151,11 @@ def test_what_is_not_python_is_packaged():
     others = {path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     others = {path for path in others if "__pycache__" not in path.parts}
     assert packaged == others
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_a_workflow_calls_targets_that_exist(path):
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    steps = [step for job in yaml.safe_load(path.read_text())["jobs"].values() for step in job["steps"]]
+    commands = " ".join(step.get("run", "") for step in steps)
+    assert set(re.findall(r"make ([\w-]+)", commands)) <= set(targets)
