@@ -11,7 +11,8 @@ import torch
 #: The kernel's record of the thread that opens it: nanoseconds of running, nanoseconds of waiting for a core, turns.
 RECORD = "/proc/thread-self/schedstat"
 
-_own = threading.local()  # of each thread: its record, what was read from it last, what was left out so far
+#: Of each thread: its record, what was read from it last, what was left out so far, and the last time that was shown.
+_own = threading.local()
 _helped = False  # see `count_waiting`
 
 
@@ -25,7 +26,9 @@ def now() -> float:
     if torch.get_num_threads() == 1 and not _helped and not torch.cuda.is_initialized():
         _own.left_out += waited - _own.waited
     _own.waited = waited
-    return time.perf_counter() - 1e-9 * _own.left_out
+    # Other work may come between the two readings: without the maximum the clock would go back.
+    _own.shown = max(_own.shown, time.perf_counter() - 1e-9 * _own.left_out)
+    return _own.shown
 
 
 def count_waiting() -> None:
@@ -37,7 +40,7 @@ def count_waiting() -> None:
 def _waited() -> int:
     """Return the nanoseconds that this thread has waited for a core; 0 if there is no record."""
     if getattr(_own, "process", None) != os.getpid():  # a new thread, or a fork, which inherits its parent's record
-        _own.record, _own.left_out, _own.process = None, 0, os.getpid()
+        _own.record, _own.left_out, _own.shown, _own.process = None, 0, 0.0, os.getpid()
         with suppress(OSError):
             _own.record = _Record()
         _own.waited = _read()

@@ -13,6 +13,10 @@ from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime.nrt import rtsys
 
+from smdl.engine.compile_notice import CompileNotice
+
+_notice = CompileNotice()
+
 F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = njit
 
@@ -92,12 +96,17 @@ class _Cache(FunctionCache):
         try:
             rtsys.initialize(target_context)
             with self._guard_against_spurious_io_errors():
-                return self._load_overload(sig, target_context)
+                found = self._load_overload(sig, target_context)
+                if found is not None:
+                    return found
         except Exception:  # a damaged pickle can fail in any way
             with suppress(OSError):
                 self.flush()
+        _notice.begin()
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        _notice.end()
         try:
             super().save_overload(sig, data)
         except OSError:
