@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smdl.experiments import experiment as experiment_module
@@ -141,6 +142,24 @@ def test_one_correction_covers_the_whole_matrix(trained):
     assert corrected != alone, "not a correction per regime"
 
 
+def test_the_rare_groups_of_a_tail_are_tested_with_a_correction_of_their_own(trained):
+    found = collect(trained)
+    names = {arm: [test.measure for test in found.secondary if test.arm == arm] for arm in found.arms}
+    assert names["balanced, hidden-tail"] == ["balanced_accuracy", "rare_accuracy", "worst_accuracy"]
+    assert names["balanced, clean"] == ["balanced_accuracy", "worst_accuracy"], "no group is rare"
+    assert [test.p_holm for test in found.secondary] == holm([test.p for test in found.secondary])
+    finals = {
+        arm: [100 * (1 - run.epochs[-1]["test_rare_error"]) for run in found.finished(arm, "time")]
+        for arm in ("balanced, hidden-tail", "uniform, hidden-tail")
+    }
+    (test,) = [
+        test for test in found.secondary if (test.arm, test.measure) == ("balanced, hidden-tail", "rare_accuracy")
+    ]
+    assert test.difference == pytest.approx(np.mean(np.subtract(*finals.values())))
+    assert "rare groups, %" in markdown(found)
+    assert "difference of the rare groups" in markdown(found)
+
+
 def test_the_matrix_shows_accuracy_of_the_baseline_and_differences_of_the_others(trained):
     found = collect(trained)
     headings, rows = matrix(found, "time")
@@ -173,6 +192,7 @@ def test_the_page_shows_the_matrix(trained):
     assert page.count('class="said"') == 2
     for method in METHODS:
         assert f"<td>{method}</td>" in page
+    assert "<summary>Accuracy by groups</summary>" in page
 
 
 def test_a_plan_of_regimes_is_read_back_as_it_was_written(tmp_path):

@@ -17,8 +17,8 @@ from tests.report.made import read_lines, write_lines
 KEYS = {
     "": ["title", "caption", "paper", "baseline", "against", "primary", "protocols", "equal", "arms", "seeds",
          "earlier_seeds", "looks", "minutes", "metric", "higher_is_better", "learning_rates", "planned_steps",
-         "methods", "regimes", "data", "answer", "verdict", "rows", "tests", "calibration", "runs", "problems",
-         "warnings", "config", "overrides", "environment"],
+         "methods", "regimes", "data", "answer", "verdict", "rows", "tests", "secondary", "calibration", "runs",
+         "problems", "warnings", "config", "overrides", "environment"],
     "rows": ["arm", "protocol", "seeds", "steps", "seconds", "seconds_per_step", "seconds_per_epoch", "by_the_log",
              "overhead", "forwards_per_step", "steps_to_baseline", "seconds_to_baseline", "reached_baseline",
              "reference_seconds", "final_accuracy", "mean_accuracy", "final_loss", "mean_loss", "final_train_accuracy",

@@ -80,6 +80,17 @@ def test_the_report_has_the_tests_the_metrics_and_says_equal_steps(tmp_path):
     assert max(map(len, str(report).splitlines()[:4])) <= 80
 
 
+def test_every_other_metric_is_tested_too(tmp_path):
+    def grouped(make_loader, seed):
+        loader = make_loader(nn.Linear(4, 2))
+        gain = (0.3 + 0.01 * (seed % 2)) * (loader.method.name == "balanced")
+        return {"accuracy": 0.5 + 0.01 * sum(1 for _ in loader), "worst": 0.2 + 0.01 * seed + gain}
+
+    (test,) = compare(tmp_path / "e", grouped).results.secondary
+    assert (test.arm, test.measure, round(test.difference, 1)) == ("balanced", "worst", 0.3)
+    assert test.p_holm < 0.05
+
+
 def test_a_loss_is_better_where_it_is_lower(tmp_path):
     def biased(make_loader, seed):
         loader = make_loader(nn.Linear(4, 2))

@@ -56,7 +56,7 @@ class Row:
     final_train_loss: Estimate
     mean_train_loss: Estimate
     class_balance: Estimate
-    metrics: dict[str, Estimate] = field(default_factory=dict)  # what a training function of the user returned
+    metrics: dict[str, Estimate] = field(default_factory=dict)  # by groups, or what a function of the user returned
 
 
 @dataclass
@@ -89,6 +89,21 @@ class Comparison:
     welch: Welch
     metric: str = ""  # that was tested; empty: final test accuracy, %
     margin: float = MARGIN  # a difference that is surely within it is called equivalent
+
+
+@dataclass
+class SecondaryTest:
+    """An arm's accuracy by groups, or another metric of the user, against that of its baseline: the paired test, with
+    Holm's correction over all of them of a protocol. It decides nothing."""
+
+    arm: str
+    against: str
+    protocol: str
+    measure: str
+    difference: float | None
+    half: float | None
+    p: float | None
+    p_holm: float | None
 
 
 @dataclass
@@ -131,6 +146,7 @@ class Results:
     verdict: str = ""
     rows: list[Row] = field(default_factory=list)
     tests: list[Comparison] = field(default_factory=list)
+    secondary: list[SecondaryTest] = field(default_factory=list)
     calibration: dict[str, dict[str, Any]]  # arm -> what calibration.json says
     runs: list[RunRecord]
     problems: list[str]

@@ -11,9 +11,9 @@ from typing import Any
 
 from smdl.common.storage import read_json, write_bytes, write_json
 from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
-from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, Welch
+from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, SecondaryTest, Welch
 from smdl.experiments.regimes import arm_name, baseline_of
-from smdl.experiments.runs import MEASURES, Epoch, measured, read_run, read_summary, training_seconds
+from smdl.experiments.runs import GROUPED, MEASURES, Epoch, measured, read_run, read_summary, training_seconds
 from smdl.experiments.statistics import (
     MARGIN,
     RELATIVE_MARGIN,
@@ -103,6 +103,7 @@ def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) ->
         verdict=verdict(plan, tests, equal[plan.primary]),
         rows=rows,
         tests=tests,
+        secondary=[test for protocol in plan.protocols for test in _secondary(plan, protocol, rows, runs)],
         calibration=calibration,
         runs=runs,
         problems=[*sorted(problems), *_chance_problems(rows, equal, data)],
@@ -199,7 +200,8 @@ def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: 
     mine, cost = _of(runs, arm, protocol), calibration[arm]
     steps = next(run.steps for run in plan.runs if (run.arm, run.protocol) == (arm, protocol))
     goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")  # a metric of the user has no curve
-    own = list(dict.fromkeys(name for run in mine for name in run.epochs[-1].get("metrics", ()))) or [plan.metric]
+    own = list(dict.fromkeys(name for run in mine for name in measured(run.epochs)))
+    more = own or [plan.metric] if plan.metric else [name for name in GROUPED if name in own]
     reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
@@ -219,7 +221,7 @@ def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: 
         seconds_to_baseline=typical and second and typical * second,
         reached_baseline=None if plan.metric else f"{len(hits)}/{len(mine)}",
         reference_seconds=reference,
-        metrics={name: estimate(_values(mine, name)) for name in own} if plan.metric else {},
+        metrics={name: estimate(_values(mine, name)) for name in more},
         **{name: estimate([] if plan.metric else _values(mine, name)) for name in MEASURES},
     )
 
@@ -283,9 +285,25 @@ def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dic
     return found
 
 
-def _finals(runs: list[RunRecord], arm: str, protocol: str, endpoint: str) -> dict[int, float]:
-    """Return the final accuracy, or the metric of the user, of each seed."""
-    return {run.seed: measured(run.epochs)[endpoint] for run in _of(runs, arm, protocol)}
+def _secondary(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: list[RunRecord]) -> list[SecondaryTest]:
+    """Test what is measured besides the primary endpoint."""
+    known = {row.arm: row.metrics for row in rows if row.protocol == protocol}
+    asked = [(*pair, name) for pair in plan.rivals.items() for name in known[pair[0]] if name != plan.metric]
+    gaps = []
+    for arm, rival, name in asked:
+        pairs = _pairs(*(_finals(runs, each, protocol, name) for each in (arm, rival)))
+        gaps.append(paired_difference(*pairs, looks=max(1, len(plan.looks))))
+    adjusted = holm([gap.p for gap in gaps])
+    return [
+        SecondaryTest(arm, rival, protocol, name, gap.mean, gap.half, gap.p, p)
+        for (arm, rival, name), gap, p in zip(asked, gaps, adjusted, strict=True)
+    ]
+
+
+def _finals(runs: list[RunRecord], arm: str, protocol: str, measure: str) -> dict[int, float]:
+    """Return a quantity of each seed that has it."""
+    found = {run.seed: measured(run.epochs) for run in _of(runs, arm, protocol)}
+    return {seed: values[measure] for seed, values in found.items() if measure in values}
 
 
 def _margin(plan: ComparisonPlan, baseline: dict[int, float]) -> float:

@@ -45,12 +45,21 @@ MEASURES = {
     "mean_train_loss": lambda epochs: fmean(_number(record["train_loss"]) for record in epochs),
     "class_balance": lambda epochs: fmean(record["class_balance"] for record in epochs),
 }
+#: Accuracies by groups after the last epoch, %: name -> the error in metrics.jsonl. Older runs have none.
+GROUPED = {
+    "balanced_accuracy": "test_balanced_error",
+    "rare_accuracy": "test_rare_error",
+    "worst_accuracy": "test_worst_error",
+}
 
 
 def measured(epochs: list[Epoch]) -> dict[str, float]:
-    """Return the quantities of a run: MEASURES, or what a training function of the user returned."""
-    own = epochs[-1].get("metrics")
-    return {name: measure(epochs) for name, measure in MEASURES.items()} if own is None else dict(own)
+    """Return the quantities of a run: MEASURES and GROUPED, or what a training function of the user returned."""
+    last = epochs[-1]
+    if last.get("metrics") is not None:
+        return dict(last["metrics"])
+    grouped = {name: _accuracy(last[error]) for name, error in GROUPED.items() if last.get(error) is not None}
+    return {**{name: measure(epochs) for name, measure in MEASURES.items()}, **grouped}
 
 
 def is_run(folder: Path) -> bool:

@@ -143,6 +143,7 @@ def _tables(results: Results, protocol: str) -> dict[str, tables.PageTable]:
     """Return the tables of a protocol: title -> table. All but the first are folded."""
     kinds = {
         "Accuracy and loss": tables.learned(results),
+        "Other metrics" if results.metric else "Accuracy by groups": tables.besides(results),
         "Tests": tables.TESTS,
         "Training": tables.TRAINED,
         "Cost": tables.COST,

@@ -23,6 +23,12 @@ LEARNED: tuple[Column, ...] = (
     ("test loss", "at the end", "final_loss", ".4f"),
     ("test loss", "mean over epochs", "mean_loss", ".4f"),
 )
+#: What accuracies by groups are called.
+GROUP_NAMES = {
+    "balanced_accuracy": "all classes alike, %",
+    "rare_accuracy": "rare groups, %",
+    "worst_accuracy": "worst group, %",
+}
 #: Of a comparison with a training function of the user; a column per metric comes first.
 OWN_LEARNED: tuple[Column, ...] = (
     ("difference to the baseline", "difference", "difference", "+.3g"),
@@ -63,6 +69,11 @@ MARKDOWN = {
     "difference": ("difference", "+.2f"),
     "p (Holm)": ("p_holm", ""),
     "mean accuracy, %": ("mean_accuracy", ".2f"),
+    "all classes alike, %": ("metrics.balanced_accuracy", ".2f"),
+    "rare groups, %": ("metrics.rare_accuracy", ".2f"),
+    "difference of the rare groups": ("secondary.rare_accuracy", "+.2f"),
+    "worst group, %": ("metrics.worst_accuracy", ".2f"),
+    "difference of the worst group": ("secondary.worst_accuracy", "+.2f"),
     "final loss": ("final_loss", ".3f"),
     "mean loss": ("mean_loss", ".3f"),
     "train accuracy, %": ("final_train_accuracy", ".2f"),
@@ -155,7 +166,7 @@ def page_table(results: Results, protocol: str, columns: tuple[Column, ...]) -> 
     """Make a table of the page. A column without a value for any arm, such as seconds that were not measured, is left
     out."""
     rows = rows_of(results, protocol)
-    columns = tuple(column for column in columns if any(_known(_value(*row, column[2])) for row in rows))
+    columns = tuple(column for column in columns if any(_known(_value(*row, column[2], results)) for row in rows))
     groups: dict[str, int] = {}
     for group, *_ in columns:
         groups[group] = groups.get(group, 0) + 1
@@ -171,13 +182,34 @@ def learned(results: Results) -> tuple[Column, ...]:
     return (*(("metrics of the training function", name, f"metrics.{name}", ".4g") for name in names), *OWN_LEARNED)
 
 
+def besides(results: Results) -> tuple[Column, ...]:
+    """Return the columns of what is tested besides the primary endpoint: accuracy by groups, or the other metrics."""
+    forms = (".4g", "+.3g") if results.metric else (".2f", "+.2f")
+    found = []
+    for name in dict.fromkeys(test.measure for test in results.secondary):
+        group = GROUP_NAMES.get(name, name)
+        found += [
+            (group, "at the end", f"metrics.{name}", forms[0]),
+            (group, "difference", f"secondary.{name}", forms[1]),
+            (group, "p (Holm)", f"secondary_p.{name}", ".3f"),
+        ]
+    return tuple(found)
+
+
 def _known(value: Any) -> bool:
     """Whether there is something to show."""
     return value is not None and not (isinstance(value, Estimate) and value.count == 0)
 
 
-def _value(row: Row, test: Comparison | None, key: str) -> Any:
+def _value(row: Row, test: Comparison | None, key: str, results: Results) -> Any:
     """Return a field of a row or of its test by a dotted name; None where a part of it is None."""
+    kind, _, name = key.partition(".")
+    if kind in ("secondary", "secondary_p"):
+        wanted = (row.arm, row.protocol, name)
+        found = next((each for each in results.secondary if (each.arm, each.protocol, each.measure) == wanted), None)
+        if found is None or kind == "secondary_p":
+            return found and found.p_holm
+        return Difference(found.difference, found.half, found.p)
     if key == "difference":
         return test and Difference(test.difference, test.half, test.p)
     if key == "p_holm":
@@ -196,8 +228,8 @@ def _rival(test: Comparison | None, results: Results) -> str:
 
 
 def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> Cell:
-    value = _value(row, test, key)
-    if key in ("p_holm", "test.p", "test.welch.p"):
+    value = _value(row, test, key, results)
+    if key in ("p_holm", "test.p", "test.welch.p") or key.startswith("secondary_p."):
         return Cell([number(key, value, p_value(value))])
     if not isinstance(value, Estimate | Difference):
         return Cell([number(key, value, value if isinstance(value, str) else shown(value, form))])

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Dataset, Subset
@@ -15,18 +16,18 @@ from smdl.scoring.reading import Reader, in_order
 from smdl.training.build import collate_of, without_augmentation
 
 
-def mean_loss_and_error(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, float]:
-    """Return (mean loss, fraction of errors) over a dataset."""
-    total, wrong, seen = 0.0, 0, 0
+def loss_and_errors(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, np.ndarray]:
+    """Return (mean loss, which samples are classified wrongly) of a dataset."""
+    total, wrong = 0.0, list[Tensor]()
     device = device_of(model)
     with eval_mode(model):
         for batch in batches_of(dataset, 500):
             inputs, targets = move(batch, device)[:2]
             logits: Tensor = model(inputs).float()
             total += float(loss(logits, targets)) * len(targets)
-            wrong += int((logits.argmax(dim=1) != targets).sum())
-            seen += len(targets)
-    return total / seen, wrong / seen
+            wrong.append((logits.argmax(dim=1) != targets).cpu())
+    found = torch.cat(wrong).numpy()
+    return total / len(found), found
 
 
 @contextmanager

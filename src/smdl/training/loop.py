@@ -28,7 +28,7 @@ from smdl.training import checkpoint
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
-from smdl.training.evaluation import batches_of, fixed_subset, mean_loss_and_error, uniform_statistics
+from smdl.training.evaluation import batches_of, fixed_subset, loss_and_errors, uniform_statistics
 from smdl.training.generators import seeded_generators
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
@@ -251,12 +251,18 @@ class TrainingRun:
         return min(1.0, (self.epoch + self.meters.samples / len(self.counts)) / self.epochs)
 
     def evaluate(self) -> dict[str, float | None]:
-        """Return loss and error on the test set, on a sample of the training set, and on the validation set."""
+        """Return loss and error on the test set and by its groups, on a sample of the training set, and on the
+        validation set."""
         found: dict[str, float | None] = {}
         with self._evaluated_model():
             for name, dataset in self.sets.items():
-                loss, error = mean_loss_and_error(self.model, self.loss, dataset) if len(dataset) else (None, None)  # type: ignore[arg-type]
-                found |= {f"{name}_loss": loss, f"{name}_error": error}
+                if not len(dataset):  # type: ignore[arg-type]
+                    found |= {f"{name}_loss": None, f"{name}_error": None}
+                    continue
+                loss, wrong = loss_and_errors(self.model, self.loss, dataset)
+                found |= {f"{name}_loss": loss, f"{name}_error": float(wrong.mean())}
+                if name == "test":
+                    found |= self.splits.groups.errors(wrong)
         return found
 
     def _evaluated_model(self) -> AbstractContextManager[None]:

@@ -17,6 +17,7 @@ from smdl.training.datasets.in_memory import InMemory, add_noise, mean_and_std
 from smdl.training.datasets.problems import DamagedError, DataError
 from smdl.training.datasets.subsets import generator, make_subsets, merged, stratified_subset
 from smdl.training.datasets.user_dataset import labelled_subset
+from smdl.training.groups import Groups
 
 READERS = {
     "cifar10": formats.cifar10,
@@ -39,6 +40,7 @@ class Splits:
     validation: Dataset | None
     classes: list[str]
     shape: tuple[int, ...]
+    groups: Groups
 
 
 def load(config: DataConfig) -> Splits:
@@ -57,6 +59,7 @@ def load(config: DataConfig) -> Splits:
     if config.test_size is not None:
         rng = generator(config.seed, "test subset")
         test_rows = stratified_subset(test_labels, config.test_size, rng, "data.test_size")
+    groups = labels[rows], test_labels[test_rows]
     if config.hidden_imbalance > 1:
         classes = ["/".join(classes[first : first + 2]) for first in range(0, len(classes), 2)]
         labels, test_labels = merged(labels), merged(test_labels)
@@ -74,7 +77,8 @@ def load(config: DataConfig) -> Splits:
     if built_in:
         _prepare_images(in_memory, config)
     validation = parts[2] if held is not None else None
-    return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name))
+    grouped = Groups(test_labels[test_rows], groups[1], groups[0])
+    return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name), grouped)
 
 
 def _read(config: DataConfig) -> tuple[InMemory, InMemory]:
