@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smdl.engine.near_copies import Deduplication, deduplicate
     from smdl.engine.objective import Objective
     from smdl.engine.plan import SelectionPlan, explain
     from smdl.engine.pool import Pool
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Candidates",
     "DataLoader",
+    "Deduplication",
     "Evaluation",
     "Full",
     "Labels",
@@ -39,6 +41,7 @@ __all__ = [
     "Selector",
     "Strategy",
     "compare",
+    "deduplicate",
     "evaluate",
     "explain",
     "preview",
@@ -49,6 +52,7 @@ __all__ = [
 _MODULES = {
     "Candidates": "loading.candidates.base",
     "DataLoader": "loading.loader",
+    "Deduplication": "engine.near_copies",
     "Evaluation": "engine.selection",
     "Full": "loading.candidates.full",
     "Labels": "labelling.labels",
@@ -63,6 +67,7 @@ _MODULES = {
     "Selector": "engine.selector",
     "Strategy": "loading.strategies.strategy",
     "compare": "judging.comparison",
+    "deduplicate": "engine.near_copies",
     "evaluate": "engine.selection",
     "explain": "engine.plan",
     "preview": "judging.comparison",

@@ -226,6 +226,24 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.stem.strip('*?[]') or 'rows'}{suffix}")
 
 
+def dedup(options: Options) -> int:
+    """Find near-copies in files, and keep one row of each group."""
+    from smdl.files.dedup import Deduplicator, DedupRequest
+    from smdl.report.dedup_page import render_dedup
+
+    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
+    work = Deduplicator(DedupRequest(**{entry.name: given[entry.name] for entry in fields(DedupRequest)}))
+    with _display(options.quiet) as display:
+        found = work.run(display)
+        display.phase("drawing the report")
+        page = render_dedup(work.request.folder)
+    leaks = f", {found['leaks']:,} of them of --against" if found["leaks"] is not None else ""
+    copies = found["copies"] + (found["leaks"] or 0)
+    print(f"{found['kept']:,} of {found['rows']:,} rows kept, {copies:,} near-copies{leaks}: {options.out}")
+    print(f"report: {page}")
+    return 0
+
+
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
     from smdl.report.row_pages import has_rows, render_rows
@@ -343,7 +361,7 @@ def _commands() -> _Commands:
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for run in (label, select, train, compare, preview, ablate, reproduce, report, data, doctor):
+    for run in (label, select, dedup, train, compare, preview, ablate, reproduce, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 

@@ -30,6 +30,7 @@ KERNEL_MODULES = (
     "greedy/gains.py",
     "greedy/kernels.py",
     "jit.py",
+    "near_copies.py",
     "randomness.py",
     "similarity.py",
     "terms/facility_location.py",

@@ -16,16 +16,18 @@ from smdl.common.messages import choice, one_of, positive, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked
 from smdl.engine.limits import share_of
+from smdl.engine.near_copies import threshold
 from smdl.engine.plan import picks_from_a_subset
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
+from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.engines import ENGINES, Engine
 from smdl.files.explanation import LONG, duration, explain_files, seconds
 from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
-from smdl.files.output import Table, marked, table_bytes
-from smdl.files.request import SelectRequest
+from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.request import SelectRequest, settings_of
 from smdl.files.rows import ROLES, Rows, numbered, open_rows
 from smdl.files.snapshot import write_snapshot
 from smdl.files.texts import TextRows, open_text
@@ -51,6 +53,8 @@ class Chooser:
         if not request.out.name:
             raise ValueError(choice("--out", str(request.out), "a file"))
         objective_of(request.objective)
+        if request.dedup is not None:
+            threshold(request.dedup)
         self.source = self._open()
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
         self._check_limits()
@@ -101,10 +105,12 @@ class Chooser:
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
                 table = self._table(part)
-                if kept := self.output.write(table_bytes(request.out, self._marked(table))):
+                safe = request.spreadsheet_safe and request.out.suffix == ".csv"
+                shown = marked_table(table) if safe else table
+                if kept := self.output.write(table_bytes(request.out, shown)):
                     display.note(f"{request.out} was changed after it was written: it is now {kept}")
                 display.phase("measuring what was chosen")
-                write_snapshot(request.folder, job, part, table, request.settings(), time.perf_counter() - started)
+                write_snapshot(request.folder, job, part, table, settings_of(request), time.perf_counter() - started)
         except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT, "the same command") from None
         finally:
@@ -138,7 +144,16 @@ class Chooser:
         dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
         if len(dropped):
             display.note(f"{len(dropped)} rows with {fault} are left out")
-        return dropped
+        return dropped if self.request.dedup is None else self._without_copies(dropped, display)
+
+    def _without_copies(self, dropped: np.ndarray, display: Display) -> np.ndarray:
+        """Return the rows to leave out, and near-copies with them."""
+        display.phase("looking for near-copies")
+        used = np.setdiff1d(np.arange(len(self.source)), dropped, assume_unique=True)
+        with self._work_folder():
+            found = search_copies(self.source, used, float(self.request.dedup or 1), self.request.folder, display)
+        display.note(f"{len(used) - len(found.kept):,} near-copies are left out")
+        return np.setdiff1d(np.arange(len(self.source)), used[found.kept], assume_unique=True)
 
     def _job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
         """Return the job, after a look at a few rows: what the objective cannot use is found now."""
@@ -197,15 +212,6 @@ class Chooser:
             table["text"] = np.empty(len(order), object)
             table["text"][order] = self.source.texts_at(part.rows[order])
         return table
-
-    def _marked(self, table: Table) -> Table:
-        """Return the table for a spreadsheet: no text but an id is taken for a formula."""
-        if not self.request.spreadsheet_safe or self.request.out.suffix != ".csv":
-            return table
-        texts = {name: table[name] for name in ("group", "text") if name in table and table[name].dtype.kind in "OU"}
-        found = {name: [marked(value) if isinstance(value, str) else value for value in values.tolist()]
-                 for name, values in texts.items()}  # fmt: skip
-        return table | {name: np.array(values, object) for name, values in found.items()}
 
     def _open(self) -> Rows:
         request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}

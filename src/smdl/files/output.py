@@ -30,6 +30,15 @@ def unmarked(text: str) -> str:
     return text[1:] if re.match(r"'+[=+\-@\t\r]", text) else text
 
 
+def marked_table(table: Table) -> Table:
+    """Return a table for a spreadsheet: no group and no text is taken for a formula."""
+    found = dict(table)
+    for name in {"group", "text"} & set(table):
+        if table[name].dtype.kind in "OU":
+            found[name] = np.array([marked(each) if isinstance(each, str) else each for each in table[name]], object)
+    return found
+
+
 def _parquet(table: Table) -> bytes:
     file = io.BytesIO()
     columns = {name: _arrow_array(values) for name, values in table.items()}

@@ -28,6 +28,7 @@ class SelectRequest:
     exclude: str | None = None
     initial: str | None = None
     query: str | None = None
+    dedup: float | None = None
     partitions: int | None = None
     seed: int = 0
     engine: str = "local"
@@ -42,12 +43,13 @@ class SelectRequest:
         """The folder of partial results and the report: chosen.select beside chosen.parquet."""
         return self.out.with_name(f"{self.out.stem}.select")
 
-    def settings(self) -> dict[str, Any]:
-        """Return the options that are not at their defaults, as the report shows them."""
-        given = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        defaults = {entry.name: entry.default for entry in fields(self)}
-        shown = {name: value for name, value in given.items() if value != defaults[name]}
-        return {name: value if isinstance(value, int | float) else _text(value) for name, value in shown.items()}
+
+def settings_of(request: Any) -> dict[str, Any]:
+    """Return the options that are not at their defaults, as a report shows them."""
+    given = {entry.name: getattr(request, entry.name) for entry in fields(request)}
+    defaults = {entry.name: entry.default for entry in fields(request)}
+    shown = {name: value for name, value in given.items() if value != defaults[name]}
+    return {name: value if isinstance(value, int | float) else _text(value) for name, value in shown.items()}
 
 
 def _text(value: Any) -> str:

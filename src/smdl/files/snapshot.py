@@ -46,11 +46,11 @@ def write_snapshot(
     )
     write_bytes(folder / "map.npz", map_file.getvalue())
     some = _spread(len(distances), PAIRS)
-    places = zip(_places(source, sample[outside][some]), _places(source, chosen_rows[nearest[some]]), strict=True)
+    shown = zip(places(source, sample[outside][some]), places(source, chosen_rows[nearest[some]]), strict=True)
     ranks = np.argsort(part.rows)[nearest[some]] + 1
     pairs = [
         {"row": row, "nearest": near, "rank": int(rank), "distance": float(distance)}
-        for (row, near), rank, distance in zip(places, ranks, distances[some], strict=True)
+        for (row, near), rank, distance in zip(shown, ranks, distances[some], strict=True)
     ]
     write_json(
         folder / "selection.json",
@@ -136,7 +136,7 @@ def _summary(distances: np.ndarray) -> dict[str, float] | None:
     return {"mean": float(distances.mean()), "p95": float(np.quantile(distances, 0.95)), "max": float(distances.max())}
 
 
-def _places(source: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
+def places(source: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
     """Describe rows: the file, the row within it, and the beginning of its text if it has one."""
     shards, inside = source.place(rows)
     found = [{"shard": source.shards[shard].path, "row": int(row)} for shard, row in zip(shards, inside, strict=True)]

@@ -6,6 +6,7 @@ from pathlib import Path
 #: The files that pages are drawn from, and the modules that draw them.
 FILES = {
     "selection.json": ("selection_page", "render_selection"),
+    "dedup.json": ("dedup_page", "render_dedup"),
     "labelling.json": ("labelling_page", "render_labelling"),
     "simulation.json": ("simulation_page", "render_simulation"),
 }

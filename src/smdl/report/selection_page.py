@@ -51,7 +51,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         else [],
         measured=f"{distance['rows']:,}",
         pairs=[
-            (_place(pair["row"]), _place(pair["nearest"]), f"{pair['rank']:,}", f"{pair['distance']:.4g}")
+            (place_text(pair["row"]), place_text(pair["nearest"]), f"{pair['rank']:,}", f"{pair['distance']:.4g}")
             for pair in found["pairs"]
         ],
         provenance=[
@@ -180,7 +180,8 @@ def _groups_note(groups: list[dict[str, Any]]) -> str:
     return text + (f"No row was chosen from {len(missed)} of them." if missed else "Every group has chosen rows.")
 
 
-def _place(place: dict[str, Any]) -> str:
+def place_text(place: dict[str, Any]) -> str:
+    """Describe a row: its file, its number, and its text if it has one."""
     row = f"{Path(place['shard']).name}, row {place['row']:,}"
     return f"{row}: {place['text']}" if "text" in place else row
 

@@ -1,0 +1,320 @@
+"""Near-copies in files: find them once, keep one row of each group, and write which row is a copy of which."""
+
+import io
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdl import __version__
+from smdl.common.environment import cores
+from smdl.common.interrupts import Interrupted
+from smdl.common.messages import choice, one_of, whole_number
+from smdl.common.progress import Display
+from smdl.common.storage import (
+    DamagedFileError,
+    ProtectedOutput,
+    disk_errors,
+    locked,
+    read_sealed,
+    write_json,
+    write_sealed,
+)
+from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold, unusable
+from smdl.engine.similar_pairs import SimilarPairs
+from smdl.files.checks import NO_TEXT, check_output, check_usable
+from smdl.files.embedding import Embedder
+from smdl.files.kept_parts import key_of
+from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.request import settings_of
+from smdl.files.rows import Rows, open_file, open_rows
+from smdl.files.snapshot import places
+from smdl.files.texts import TextRows, open_text
+
+#: Raise it when the same request may find other pairs.
+RULES = 1
+#: What is wrong with rows that have no direction.
+NO_DIRECTION = "numbers that are not finite, or zeros alone"
+#: Pairs on the page at each side of the threshold; largest groups that it lists.
+PAIRS, GROUPS = 12, 12
+#: Points of the curve of rows kept over the threshold.
+POINTS = 21
+
+
+@dataclass(frozen=True)
+class DedupRequest:
+    """What the user asks for: the options of `smdl dedup`."""
+
+    inputs: tuple[str, ...]
+    out: Path = Path("kept.csv")
+    similarity: float = 0.95
+    features: tuple[str, ...] = ()
+    text: str | None = None
+    model: str | None = None
+    ids: str | None = None
+    keep: str = "central"
+    keep_by: str | None = None
+    against: str | None = None
+    seed: int = 0
+    threads: int | None = None
+    skip_nan: bool = False
+    spreadsheet_safe: bool = False
+    force: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder of neighbours and the report: kept.dedup beside kept.parquet."""
+        return self.out.with_name(f"{self.out.stem}.dedup")
+
+
+class Deduplicator:
+    """A request with its input opened and checked. Nothing long has happened yet, and nothing was written."""
+
+    def __init__(self, request: DedupRequest) -> None:
+        self.request = request
+        threshold(request.similarity)
+        one_of("keep", request.keep, KEEP)
+        whole_number("seed", request.seed, least=0)
+        if request.threads is not None and request.threads > cores():
+            raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
+        if not request.out.name:
+            raise ValueError(choice("--out", str(request.out), "a file"))
+        self.rows = self._open()
+        self.output = ProtectedOutput(request.out, request.folder, request.force)
+        check_output(self.output, request.folder, self.rows, request.inputs)
+        self.prefer = self._prefer()
+        self.embedder = None
+        if isinstance(self.rows, TextRows):
+            self.embedder = Embedder(str(request.model), self.rows)
+            self.rows = self.embedder.source
+        self.against = self._against()
+
+    def run(self, display: Display) -> dict[str, Any]:
+        """Find the near-copies, and write the output. Return the numbers that the page shows."""
+        request, started = self.request, time.perf_counter()
+        if request.threads:
+            torch.set_num_threads(request.threads)
+        try:
+            with disk_errors(request.folder):
+                request.folder.mkdir(parents=True, exist_ok=True)
+            with locked(request.folder):
+                dropped = self._embed(display) if self.embedder else np.empty(0, np.int64)
+                display.phase("checking the input")
+                dropped = np.union1d(dropped, self._unusable(dropped))
+                if len(dropped):
+                    display.note(f"{len(dropped)} rows with {NO_DIRECTION} are left out")
+                used = np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
+                display.phase("looking for near-copies")
+                found = search_copies(
+                    self.rows, used, request.similarity, request.folder, display, request.keep,
+                    None if self.prefer is None else self.prefer[used], self.against, request.seed,
+                )  # fmt: skip
+                table = self._table(found, used)
+                if kept := self.output.write(table_bytes(request.out, self._shown(table, used[found.kept]))):
+                    display.note(f"{request.out} was changed after it was written: it is now {kept}")
+                display.phase("measuring")
+                numbers = self._numbers(found, used, time.perf_counter() - started)
+                write_json(request.folder / "dedup.json", numbers, checksum=True)
+                return numbers
+        except KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT, "the same command") from None
+
+    def _open(self) -> Rows:
+        request, roles = self.request, {"ids": self.request.ids, "keep_by": self.request.keep_by}
+        if (request.text is None) != (request.model is None):
+            raise ValueError("--text and --model belong together: give both, or neither")
+        if request.text is None:
+            return open_rows(request.inputs, request.features, roles)
+        if request.features:
+            raise ValueError("give --features or --text, not both")
+        return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
+
+    def _prefer(self) -> np.ndarray | None:
+        """Return the numbers by which a row of a group is kept."""
+        if "keep_by" not in self.rows.columns:
+            return None
+        found = self.rows.column("keep_by")
+        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+            raise ValueError("--keep_by must be a column of finite numbers")
+        return found.astype(np.float64)
+
+    def _against(self) -> np.ndarray | None:
+        """Return the features of other rows: those of a file, or those that an earlier run has kept."""
+        path = self.request.against
+        if path is None:
+            return None
+        found = kept_features(path, self.request)
+        if found is None and self.embedder is not None:
+            found = self.embedder.query(path)
+        elif found is None:
+            found = np.asarray(open_rows([path], self.request.features).whole())
+        if found.shape[1] != self.rows.width:
+            raise ValueError(f"--against must have the width of the input, {self.rows.width}, got {found.shape[1]}")
+        bad = unusable(found)
+        if len(bad):
+            raise ValueError(f"--against: {len(bad)} rows of {path} have {NO_DIRECTION}, the first is row {bad[0]}")
+        return found
+
+    def _embed(self, display: Display) -> np.ndarray:
+        assert self.embedder is not None
+        display.phase("checking the texts")
+        empty = self.embedder.empty_texts()
+        dropped = check_usable(self.rows, empty, NO_TEXT, self.request.skip_nan)
+        display.phase("embedding the texts")
+        self.embedder.write(display)
+        return dropped
+
+    def _unusable(self, known: np.ndarray) -> np.ndarray:
+        bad, start = [], 0
+        for number in range(len(self.rows.shards)):
+            found, start = [np.empty(0, np.int64)], 0
+            for block in self.rows.blocks(number):
+                found.append(start + unusable(block))
+                start += len(block)
+            bad.append(np.setdiff1d(np.concatenate(found), known - self.rows.offsets[number]))
+        return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)
+
+    def _table(self, found: Deduplication, used: np.ndarray) -> Table:
+        """Return the columns of the output, one line per row that was compared."""
+        shards, inside = self.rows.place(used)
+        kept = np.zeros(len(used), bool)
+        kept[found.kept] = True
+        copy = ~kept & (found.copy_of >= 0)
+        groups = np.searchsorted(found.kept, found.copy_of)
+        table: Table = {
+            "index": used,
+            "shard": np.array([self.rows.shards[shard].path for shard in shards], dtype=str),
+            "row": inside,
+            "kept": kept,
+            "group": _optional(groups, found.copy_of >= 0),
+            "copy_of": _optional(used[found.copy_of], copy),
+            "similarity": _optional(found.similarity, ~kept),
+        }
+        if self.against is not None:
+            table["copy_of_against"] = _optional(found.against, found.against >= 0)
+        if "ids" in self.rows.columns:
+            table["id"] = self.rows.values("ids", used)
+        if isinstance(self.rows, TextRows):
+            table["text"] = np.array([*self.rows.texts_at(used), None], object)[:-1]
+        return table
+
+    def _shown(self, table: Table, kept: np.ndarray) -> Table:
+        if self.request.out.suffix == ".npy":
+            return {"index": kept}
+        return marked_table(table) if self.request.spreadsheet_safe and self.request.out.suffix == ".csv" else table
+
+    def _numbers(self, found: Deduplication, used: np.ndarray, seconds: float) -> dict[str, Any]:
+        thresholds, counts = found.curve(POINTS)
+        sizes = np.bincount(found.copy_of[found.copy_of >= 0], minlength=len(used))
+        largest = np.argsort(-sizes, kind="stable")[:GROUPS]
+        return {
+            "title": f"{len(found.kept):,} of {len(self.rows):,} rows kept",
+            "rows": len(self.rows),
+            "left_out": len(self.rows) - len(used),
+            "kept": len(found.kept),
+            "copies": int((found.copy_of >= 0).sum()) - len(found.kept),
+            "leaks": int((found.against >= 0).sum()) if self.against is not None else None,
+            "threshold": found.threshold,
+            "floor": found.floor,
+            "recall": None if np.isnan(found.recall) else found.recall,
+            "seconds": seconds,
+            "settings": settings_of(self.request),
+            "curve": {"similarity": thresholds.tolist(), "kept": counts.tolist()},
+            "groups": [
+                {"row": place, "rows": int(sizes[row])}
+                for place, row in zip(places(self.rows, used[largest]), largest, strict=True)
+                if sizes[row] > 1
+            ],
+            **{
+                name: self._pairs(pairs, used)
+                for name, pairs in zip(("above", "below"), found.pairs(PAIRS), strict=True)
+            },
+        }
+
+    def _pairs(self, pairs: np.ndarray, used: np.ndarray) -> list[dict[str, Any]]:
+        if not len(pairs):
+            return []
+        one, two = (used[pairs[:, side]] for side in (0, 1))
+        both = [torch.from_numpy(features_of(self.rows, rows).astype(np.float32)) for rows in (one, two)]
+        values = torch.nn.functional.cosine_similarity(both[0], both[1])
+        shown = zip(places(self.rows, one), places(self.rows, two), values.tolist(), strict=True)
+        return [{"row": row, "other": other, "similarity": value} for row, other, value in shown]
+
+
+def search_copies(
+    rows: Rows,
+    used: np.ndarray,
+    similarity: float,
+    folder: Path,
+    display: Display,
+    keep: str = "central",
+    prefer: np.ndarray | None = None,
+    against: np.ndarray | None = None,
+    seed: int = 0,
+) -> Deduplication:
+    """Find near-copies among the used rows of files. The neighbours are kept in the folder: another threshold above
+    their floor needs no other search."""
+    key = key_of(__version__, RULES, rows.fingerprint(), used, keep, prefer, against, seed)
+    features = rows.whole() if len(used) == len(rows) else features_of(rows, used)
+    floor, pairs = _read_pairs(folder / "neighbours", key, similarity)
+    if pairs is not None:
+        display.note("the neighbours are kept from an earlier search")
+    search = CopySearch.run(features, similarity, floor, against, keep, prefer, seed, display.step, pairs)
+    if pairs is None:
+        file = io.BytesIO()
+        np.savez(file, floor=search.floor, **search.pairs._asdict())
+        write_sealed(folder / "neighbours", file.getvalue(), f"smdl-neighbours {key}")
+    return search.resolve(similarity)
+
+
+def _read_pairs(path: Path, key: str, similarity: float) -> tuple[float | None, SimilarPairs | None]:
+    """Return the pairs of an earlier search and their floor, if the threshold is not below it."""
+    try:
+        payload = read_sealed(path, f"smdl-neighbours {key}")
+    except (FileNotFoundError, DamagedFileError):
+        return None, None
+    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    floor = float(found.pop("floor"))
+    if floor > similarity:
+        return None, None
+    return floor, SimilarPairs(**{**found, "recall": float(found["recall"])})
+
+
+def kept_features(path: str, request: DedupRequest) -> np.ndarray | None:
+    """Return the features of the rows that an output of smdl dedup keeps; None if the file is no such output."""
+    file = open_file(path)
+    if not {"shard", "row", "kept", "index"} <= set(file.columns):
+        return None
+    every = np.arange(file.rows)
+    is_kept = file.take(["kept"], every)["kept"].astype(bool)
+    embeddings = Path(path).with_name(f"{Path(path).stem}.dedup") / "embeddings.npy"
+    if request.text is not None:
+        if not embeddings.exists():
+            raise ValueError(f"--against: the embeddings of {path} are missing, they were in {embeddings}")
+        index = file.take(["index"], every)["index"].astype(np.int64)
+        return np.load(embeddings, mmap_mode="r")[np.sort(index[is_kept])]
+    shards = file.exact("shard", every)
+    earlier = open_rows(list(dict.fromkeys(shards.tolist())), request.features)
+    numbers = {shard.path: number for number, shard in enumerate(earlier.shards)}
+    inside = file.take(["row"], every)["row"].astype(np.int64)
+    rows = inside + earlier.offsets[[numbers[shard] for shard in shards.tolist()]]
+    return features_of(earlier, np.sort(rows[is_kept]))
+
+
+def features_of(rows: Rows, wanted: np.ndarray) -> np.ndarray:
+    """Return the features of rows in any order."""
+    unique, where = np.unique(wanted, return_inverse=True)
+    return rows.features_at(unique)[where]
+
+
+def _optional(values: Sequence[Any] | np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Return values as objects, None where there is none."""
+    found = np.empty(len(given), object)
+    found[given] = np.asarray(values)[given].tolist()
+    return found

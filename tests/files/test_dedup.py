@@ -1,0 +1,169 @@
+"""smdl dedup: which row is a copy of which, another threshold without another search, leaks, new shards, bad input."""
+
+import csv
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import smdl
+from smdl.cli.commands import main
+from smdl.engine import near_copies
+from smdl.report.dedup_page import render_dedup
+
+
+@pytest.fixture(autouse=True)
+def values(tmp_path, monkeypatch):
+    """x.npy: 200 rows, of which 80 are near-copies of others."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    found = rng.normal(size=(200, 8)).astype(np.float32)
+    found[120:] = found[:80] + 0.05 * rng.normal(size=(80, 8)).astype(np.float32)
+    np.save("x.npy", found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch, request):
+    if "page" not in request.node.name:
+        monkeypatch.setattr("smdl.report.dedup_page.render_dedup", lambda folder: folder)
+
+
+def dedup(arguments, code=0):
+    assert main(["dedup", *arguments.split()]) == code
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_output_says_of_every_row_what_it_is_a_copy_of(values, capsys):
+    dedup("x.npy --similarity 0.95 --out kept.csv")
+    found, lines = smdl.deduplicate(values, 0.95), read("kept.csv")
+    assert capsys.readouterr().out.splitlines()[-2] == f"{len(found.kept)} of 200 rows kept, " \
+        f"{200 - len(found.kept)} near-copies: kept.csv"  # fmt: skip
+    assert [line["kept"] == "True" for line in lines] == [row in found.kept for row in range(200)]
+    for row, line in enumerate(lines):
+        assert (line["shard"], line["row"], line["index"]) == ("x.npy", str(row), str(row))
+        assert line["copy_of"] == ("" if row in found.kept else str(found.copy_of[row]))
+        assert found.kept[int(line["group"])] == found.copy_of[row]
+        assert line["similarity"] == "" or float(line["similarity"]) >= 0.95
+    dedup("x.npy --out kept.npy")
+    assert np.load("kept.npy").tolist() == found.kept.tolist()
+
+
+def test_another_threshold_needs_no_other_search(monkeypatch, capsys, values):
+    dedup("x.npy --similarity 0.95")
+    expected = smdl.deduplicate(values, 0.99).kept.tolist()
+    monkeypatch.setattr(near_copies, "similar_pairs", lambda *_: pytest.fail("another search"))
+    dedup("x.npy --similarity 0.99")
+    assert "the neighbours are kept from an earlier search" in capsys.readouterr().out
+    kept = [line["kept"] == "True" for line in read("kept.csv")]
+    assert np.flatnonzero(kept).tolist() == expected
+
+
+def test_a_column_says_which_row_of_a_group_is_kept(values):
+    score = np.arange(200) % 7
+    pq.write_table(pa.table({"X": list(values), "score": score, "id": [f"{i:05}" for i in range(200)]}), "x.parquet")
+    dedup("x.parquet --features X --keep_by score --ids id")
+    lines = read("kept.csv")
+    kept = np.flatnonzero([line["kept"] == "True" for line in lines])
+    assert kept.tolist() == smdl.deduplicate(values, 0.95, keep_by=score).kept.tolist()
+    assert lines[7]["id"] == "00007"
+
+
+def test_leaks_are_rows_like_those_of_another_file(values, capsys):
+    np.save("test.npy", values[:10] + np.float32(0.001))
+    dedup("x.npy --against test.npy")
+    assert ", 20 of them of --against: kept.csv" in capsys.readouterr().out
+    lines = read("kept.csv")
+    assert [lines[row]["copy_of_against"] for row in (0, 9, 120, 129)] == ["0", "9", "0", "9"]
+    assert lines[0]["kept"] == "False"
+
+
+def test_new_shards_are_compared_with_what_was_kept_before(values):
+    np.save("old.npy", values[:120])
+    np.save("new.npy", values[120:])
+    dedup("old.npy --out old.parquet")
+    dedup("new.npy --against old.parquet --out new.csv")
+    kept = smdl.deduplicate(values[:120]).kept
+    expected = smdl.deduplicate(values[120:], against=values[:120][kept])
+    assert [line["kept"] == "True" for line in read("new.csv")] == np.isin(np.arange(80), expected.kept).tolist()
+
+
+def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
+    values[3], values[5, 2] = 0.0, np.nan
+    np.save("bad.npy", values)
+    dedup("bad.npy", code=2)
+    assert "2 rows have numbers that are not finite, or zeros alone: bad.npy row 3, bad.npy row 5" in (
+        capsys.readouterr().err
+    )
+    assert not Path("kept.csv").exists()
+    dedup("bad.npy --skip_nan")
+    assert [int(line["index"]) for line in read("kept.csv")] == [row for row in range(200) if row not in (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("x.npy --similarity 0", "similarity must be a number in (0, 1], got 0.0"),
+        ("x.npy --similarity 1.1", "similarity must be a number in (0, 1], got 1.1"),
+        ("x.npy --similarity nan", "similarity must be a finite number, got 'nan'"),
+        ("x.npy --keep last", "unknown keep 'last'"),
+        ("x.npy --keep_by score", "unknown column of keep_by 'score'"),
+        ("x.npy --against narrow.npy", "--against must have the width of the input, 8, got 3"),
+        ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that are not finite"),
+        ("x.npy --out x.npy", "--out must not be one of the input files"),
+        ("x.npy --out .", "--out must be a file"),
+        ("x.npy --text body", "--text and --model belong together"),
+        ("x.npy --threads 100000", "threads must be at most the"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys):
+    np.save("narrow.npy", np.ones((2, 3)))
+    np.save("nan.npy", np.full((1, 8), np.nan))
+    before = sorted(Path().iterdir())
+    dedup(arguments, code=2)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert sorted(Path().iterdir()) == before
+
+
+def test_a_changed_output_is_kept(capsys):
+    dedup("x.npy")
+    Path("kept.csv").write_text("mine")
+    dedup("x.npy", code=2)
+    assert "kept.csv was changed after smdl wrote it" in capsys.readouterr().err
+    dedup("x.npy --force")
+    assert Path("kept.before-1.csv").read_text() == "mine"
+
+
+def test_the_page_shows_pairs_on_both_sides_and_needs_nothing_else():
+    dedup("x.npy --similarity 0.9988")
+    page = html.unescape(re.sub(r"<[^>]+>", " ", (Path("kept.dedup") / "report.html").read_text()))
+    found = json.loads(Path("kept.dedup/dedup.json").read_text())
+    assert found["above"]
+    assert found["below"]
+    for pair in (*found["above"], *found["below"]):
+        assert f"{pair['similarity']:.4f}" in page
+    assert all(pair["similarity"] >= 0.9988 - 1e-5 for pair in found["above"])
+    assert all(pair["similarity"] < 0.9988 + 1e-5 for pair in found["below"])
+    assert found["curve"]["kept"] == sorted(found["curve"]["kept"])
+    assert main(["report", "kept.dedup"]) == 0
+    assert render_dedup(Path("kept.dedup")) == Path("kept.dedup/report.html")
+
+
+def test_select_may_leave_out_near_copies_first(values, monkeypatch):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    kept = smdl.deduplicate(values, 0.95).kept
+    assert main(["select", "x.npy", "--size", "20", "--dedup", "0.95"]) == 0
+    chosen = [int(line["index"]) for line in read("chosen.csv")]
+    assert chosen == kept[smdl.select(values[kept], "facility_location", 20).indices].tolist()
+    assert main(["select", "x.npy", "--size", "190", "--dedup", "0.95"]) == 2
