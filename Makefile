@@ -12,8 +12,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test fuzz test-fast test-lowest test-integrations bench docs dist install clean
 
 demo: install
-	$(BIN)/smdl compare --config digits --epochs 12 --regimes clean,long-tail,noisy --methods uniform,recommended --protocols time \
-		--seeds 6 --out runs/demo
+	$(BIN)/python examples/demo.py --out runs/demo
 
 test: install
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """The examples show what the README says they show."""
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -29,6 +30,19 @@ def test_own_loop_compares_three_methods_at_equal_steps(run, tmp_path):
         assert method in printed
     assert f"report: {tmp_path / 'e' / 'report.html'}" in printed
     assert (tmp_path / "e" / "report.html").exists()
+
+
+def test_the_demo_shows_labels_first_and_then_training(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("smdl.cli.commands.main", lambda _: 0)  # the comparison has tests of its own
+    with pytest.raises(SystemExit, match="0"):
+        run("demo.py", "--out", tmp_path, "--draws", 3)
+    found = json.loads((tmp_path / "labels.json").read_text())
+    random, chosen = [row["accuracy"][1] for row in found["methods"]]
+    assert found["labels"][1] == 20
+    assert chosen > random + 10
+    page = (tmp_path / "index.html").read_text()
+    assert f"20 labels: {chosen:.0f} % chosen, {random:.0f} % at random" in page
+    assert imread(tmp_path / "labels.png").std() > 0.05, "something is drawn"
 
 
 def test_selection_prints_both_tables_and_writes_the_picture(run, tmp_path):

@@ -1,0 +1,90 @@
+"""The page of `make demo`: labels first, then training, from labels.json and the folder of a comparison."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from smdl.common.storage import read_json, write_bytes
+from smdl.experiments.comparison_plan import FolderError
+from smdl.experiments.results import collect
+from smdl.report.figures import Look, blank, data_uri, label, png, tidy
+from smdl.report.panels import Panel, picture, template
+from smdl.report.simulation_page import simulation_rows
+
+CHOSEN, BY_CHANCE = "labels", "random"
+NAMES = {CHOSEN: "chosen by smdl", BY_CHANCE: "at random"}
+
+
+def render_demo(folder: Path) -> Path:
+    """Write index.html into the folder of the demo. Return the page."""
+    found = read_json(folder / "labels.json")
+    if found is None:
+        raise FolderError(f"{folder / 'labels.json'} is missing or damaged: run make demo again")
+    at = found["labels"].index(found["shown"])
+    scores = {row["method"]: row["accuracy"][at] for row in found["methods"]}
+    caption = (
+        f"Left: accuracy of a logistic regression by the number of labels, mean of {found['draws']} draws, with 95 %"
+        f" intervals. Right: {found['shown']} digits as they are chosen ({found['seen'][CHOSEN]} of 10 classes) and at"
+        f" random ({found['seen'][BY_CHANCE]} of 10)."
+    )
+    panel = Panel(partial(_drawing, found=found), caption, caption)
+    page = template("demo.html.j2").render(
+        headline=f"{found['shown']} labels: {scores[CHOSEN]:.0f} % chosen, {scores[BY_CHANCE]:.0f} % at random",
+        answer=found["answer"],
+        picture=picture(panel, Look([BY_CHANCE, CHOSEN], BY_CHANCE)),
+        methods=[(NAMES[row[0]], *row[1:5]) for row in simulation_rows(found) if row[0]],
+        target=f"{found['target']:.1f}",
+        last=found["labels"][-1],
+        training=_training(folder / "training"),
+        missing="–",
+    )
+    path = folder / "index.html"
+    write_bytes(path, page.encode())
+    return path
+
+
+def labels_picture(found: dict[str, Any]) -> bytes:
+    """Return the picture of the labels as a PNG."""
+    return png(partial(_drawing, found=found), Look([BY_CHANCE, CHOSEN], BY_CHANCE))
+
+
+def _training(folder: Path) -> dict[str, Any] | None:
+    """Return what the comparison says; None while there is none."""
+    if not (folder / "plan.yaml").exists():
+        return None
+    results = collect(folder)
+    plots = sorted((folder / "plots").glob("accuracy*.png"))
+    shown = data_uri(plots[0].read_bytes(), "image/png") if plots else None
+    return {"answer": results.answer, "verdict": results.verdict, "plot": shown, "report": f"{folder.name}/report.html"}
+
+
+def _drawing(look: Look, found: dict[str, Any]) -> Figure:
+    figure = blank(760, 250)
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.15))
+    axes = left.add_subplot()
+    for row in found["methods"]:
+        name = row["method"]
+        values, half = np.array(row["accuracy"]), np.array([each or 0.0 for each in row["half"]])
+        axes.plot(found["labels"], values, **look.line(name), label=label(NAMES[name]))
+        axes.fill_between(
+            found["labels"], values - half, values + half, color=look.colours[name], alpha=0.15, linewidth=0
+        )
+    axes.legend(loc="lower right")
+    tidy(axes, "Accuracy, %", "labels")
+    grids = right.subplots(2, 1)
+    for axes, name in zip(grids, (CHOSEN, BY_CHANCE), strict=True):
+        images = np.array(found["images"][name], float)
+        axes.imshow(_sheet(images), cmap="gray_r", interpolation="nearest")
+        axes.set_title(f"{len(images)} {NAMES[name]}: {found['seen'][name]} of 10 classes", color=look.theme.ink)
+        axes.set_axis_off()
+    return figure
+
+
+def _sheet(images: np.ndarray, columns: int = 10) -> np.ndarray:
+    """Lay small images out on a sheet with a gap between them."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
+    rows = [np.concatenate(list(padded[start : start + columns]), axis=1) for start in range(0, len(padded), columns)]
+    return np.concatenate(rows)
