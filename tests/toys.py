@@ -141,7 +141,14 @@ class Recorder(Submodular):
 
 def make(case: str, dataset: Dataset, model: nn.Module, **options: Any) -> smdl.DataLoader:
     """The loader of a case."""
-    return smdl.DataLoader(dataset, model, **{"batch_size": 4, **CASES[case], **options})
+    return smdl.DataLoader(dataset, model, **grouped({"batch_size": 4, **CASES[case], **options}))
+
+
+def grouped(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a loader with those of smdl.Scoring in one."""
+    how = {name: value for name, value in options.items() if name in smdl.Scoring.__dataclass_fields__}
+    rest = {name: value for name, value in options.items() if name not in how}
+    return {**rest, "scoring": smdl.Scoring(**how)} if how else rest
 
 
 def begun(case: str, data: Dataset | None = None, **options: Any) -> tuple[smdl.DataLoader, Net, torch.optim.SGD]:

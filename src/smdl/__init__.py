@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from smdl.loading.candidates.observed import Observed
     from smdl.loading.candidates.random_pool import RandomPool
     from smdl.loading.loader import DataLoader
-    from smdl.loading.methods import Method
+    from smdl.loading.methods import Method, methods
     from smdl.loading.selective_loader import SelectiveLoader
     from smdl.loading.strategies.strategy import Strategy
+    from smdl.scoring.scoring_options import Scoring
     from smdl.scoring.weighted_loss import weighted_mean
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "Observed",
     "Pool",
     "RandomPool",
+    "Scoring",
     "Selection",
     "SelectionPlan",
     "SelectiveLoader",
@@ -44,6 +46,7 @@ __all__ = [
     "deduplicate",
     "evaluate",
     "explain",
+    "methods",
     "preview",
     "select",
     "weighted_mean",
@@ -62,6 +65,7 @@ _MODULES = {
     "SelectionPlan": "engine.plan",
     "Pool": "engine.pool",
     "RandomPool": "loading.candidates.random_pool",
+    "Scoring": "scoring.scoring_options",
     "Selection": "engine.selection",
     "SelectiveLoader": "loading.selective_loader",
     "Selector": "engine.selector",
@@ -70,6 +74,7 @@ _MODULES = {
     "deduplicate": "engine.near_copies",
     "evaluate": "engine.selection",
     "explain": "engine.plan",
+    "methods": "loading.methods",
     "preview": "judging.comparison",
     "select": "engine.selection",
     "weighted_mean": "scoring.weighted_loss",

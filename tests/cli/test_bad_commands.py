@@ -38,9 +38,9 @@ COMMANDS: list[list[str]] = [
     *wrong("options", "abc", "[]", "3", "{partitons: 1}", "{partitions: 0}", "{optimizer: 3}"),
     *wrong("options.partitions", "abc", "0", "null", "[]"),
     *wrong("options.partitons", "3"),
-    *wrong("candidates", "abc", "[]", "3", "{source: ful}", "{factor: 0}", "{source: full, every: x}"),
+    *wrong("candidates", "abc", "[]", "3", "{kind: ful}", "{factor: 0}", "{kind: full, every: x}"),
     *wrong("candidates.factor", "abc", "0", "null", "[]"),
-    *wrong("candidates.source", "ful", "3", "[]", "os:system", "no_module:name"),
+    *wrong("candidates.kind", "ful", "3", "[]", "os:system", "no_module:name"),
     *wrong("objective", "paper", "[]", "3", "{redundency: 1}"),
     *wrong("objective.redundancy", "abc", "-1", "nan", "inf", "[]", "0"),
     *wrong("objective.distance", "cosin", "", "[]", "3"),
@@ -87,7 +87,7 @@ COMMANDS: list[list[str]] = [
     ["train", "--selection.refresh_every", "5"],
     ["train", "--method", "uniform", "--options.pressure", "3"],
     ["train", "--method", "uniform", "--objective.redundancy", "1"],
-    ["train", "--candidates.source", "full", "--candidates.replacement", "true"],
+    ["train", "--candidates.kind", "full", "--candidates.replacement", "true"],
     ["train", "--objective.log_determinant", "1", "--objective.noise", "1e-30"],
     *[
         ["compare", f"--methods={names}"]
@@ -153,7 +153,7 @@ FILES = {
     "\u0000": "wrong.yaml cannot be read: unacceptable character",
     "\t- x": "wrong.yaml cannot be read: while scanning",
     "options: {partitions: .nan}": "partitions must be a whole number ≥ 1, got nan",
-    "candidates: {source: full, every: 0}": "every must be a whole number ≥ 1, got 0",
+    "candidates: {kind: full, every: 0}": "every must be a whole number ≥ 1, got 0",
 }
 
 
@@ -172,9 +172,9 @@ SAID = {
     "train --options={partitions: 0}": "partitions must be a whole number ≥ 1, got 0",
     "train --options={optimizer: 3}": "optimizer must be one of auto, lazy, naive, stochastic, subset, got 3",
     "train --options.partitons=3": "unknown option of method recommended 'partitons'; did you mean 'partitions'?",
-    "train --candidates={source: ful}": "unknown candidates.source 'ful'; did you mean 'full'?",
+    "train --candidates={kind: ful}": "unknown candidates.kind 'ful'; did you mean 'full'?",
     "train --candidates={factor: 0}": "factor must be a number ≥ 1, got 0",
-    "train --candidates={source: full, every: x}": "every must be a whole number ≥ 1, got 'x'",
+    "train --candidates={kind: full, every: x}": "every must be a whole number ≥ 1, got 'x'",
     "train --objective={redundency: 1}": "unknown term 'redundency'; did you mean 'redundancy'?",
     "train --data=null": "data must be a mapping of names to values, got 'null'",
     "train --data={nam: digits}": "unknown option --data.nam; did you mean --data.name?",
@@ -207,7 +207,7 @@ SAID = {
     "train --selection.refresh_every 5": "did you mean --options.refresh_every?",
     "train --method uniform --options.pressure 3": "method uniform takes no options, got 'pressure'",
     "train --method uniform --objective.redundancy 1": "method uniform has no objective: leave out",
-    "train --candidates.source full --candidates.replacement true": "Full(replacement=True) needs a strategy",
+    "train --candidates.kind full --candidates.replacement true": "Full(replacement=True) needs a strategy",
     "train --objective.log_determinant 1 --objective.noise 1e-30": "log_determinant needs noise of at least",
     "compare --methods=papper": "unknown method 'papper'; did you mean 'paper'?",
     "compare --methods=uniform,papper": "unknown method 'papper'; did you mean 'paper'?",

@@ -140,9 +140,11 @@ def test_classes_are_counted_from_stored_labels_or_from_what_is_examined(monkeyp
 
 def test_labels_of_a_binary_loss_and_of_another_column_are_counted():
     x, y = torch.randn(50, 8), (torch.arange(50) % 5 == 0)
-    binary = smdl.DataLoader(TensorDataset(x, y.float()), nn.Linear(8, 1), 10, loss="binary_cross_entropy")
+    binary = smdl.DataLoader(
+        TensorDataset(x, y.float()), nn.Linear(8, 1), 10, scoring=smdl.Scoring(loss="binary_cross_entropy")
+    )
     assert look_at(binary).class_counts == [40, 10]
-    first = smdl.DataLoader(TensorDataset(y.long(), x), nn.Linear(8, 2), 10, targets=0)
+    first = smdl.DataLoader(TensorDataset(y.long(), x), nn.Linear(8, 2), 10, scoring=smdl.Scoring(targets=0))
     assert look_at(first).class_counts == [40, 10]
 
 
@@ -185,7 +187,7 @@ def test_bad_arguments_are_refused(loader, options, message):
 @pytest.mark.usefixtures("quick")
 def test_a_regression_has_costs_and_no_classes():
     dataset, model = TensorDataset(Rows().inputs, torch.randn(100, 1)), nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 1))
-    loader = smdl.DataLoader(dataset, model, 10, loss="mean_squared_error")
+    loader = smdl.DataLoader(dataset, model, 10, scoring=smdl.Scoring(loss="mean_squared_error"))
     found = smdl.preview(loader, ["recommended"], seconds=0.01, quiet=True)
     assert found.data.class_counts == []
     assert "The data: 100 samples.\n" in str(found)

@@ -305,7 +305,7 @@ class Stream(IterableDataset):
             r"use candidates=smdl.Full\(replacement=True",
         ),
         ({"method": "loss", "epochs": 3, "candidates": smdl.Full(5)}, r"draws from the whole dataset"),
-        ({"features": "hed"}, "unknown module in features= 'hed'; did you mean 'head'"),
+        ({"scoring": smdl.Scoring(features="hed")}, "unknown module in features= 'hed'; did you mean 'head'"),
         ({"seed": -1}, "seed must be a whole number ≥ 0"),
     ],
 )
@@ -324,9 +324,11 @@ def test_bad_options_are_refused_at_once(options, message):
         ({"seed": "7"}, "seed must be a whole number ≥ 0, got '7'"),
         ({"model": print}, r"model must be a torch\.nn\.Module"),
         ({"method": 3}, r"method must be a name, a smdl\.Method or a smdl\.Strategy, got 3"),
-        ({"objective": "paper"}, r"objective must be a smdl\.Objective \(names belong to method=\), got 'paper'"),
+        ({"objective": 3}, "objective must be a smdl.Objective, or the name of a preset or a term, got 3"),
         ({"candidates": 5}, r"candidates must be a source such as smdl\.RandomPool\(\)"),
-        ({"refresh_every": 5}, "unexpected keyword argument 'refresh_every'"),
+        ({"metod": "fresh"}, "unknown argument 'metod'; did you mean 'method'?"),
+        ({"loss": "mse"}, r"`loss` belongs to scoring=: pass scoring=smdl.Scoring\(loss=...\)"),
+        ({"scoring": "mse"}, "scoring must be a smdl.Scoring, got 'mse'"),
     ],
 )
 def test_wrong_types_are_type_errors(options, message):

@@ -105,7 +105,7 @@ def test_a_forward_that_fails_leaves_the_model_as_it_was():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        next(iter(smdl.DataLoader(Tuples(), model, 4, forward=broken)))
+        next(iter(smdl.DataLoader(Tuples(), model, 4, scoring=smdl.Scoring(forward=broken))))
     assert [module.training for module in model.modules()] == [name != "body.1" for name, _ in model.named_modules()]
     assert torch.is_grad_enabled()
 

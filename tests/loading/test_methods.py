@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import smdl
-from smdl.loading.methods import METHODS, SOURCES, as_method, make_source
+from smdl.loading.methods import CANDIDATES, METHODS, as_method, make_candidates
 from smdl.loading.strategies.submodular import Submodular
 from smdl.loading.strategies.uniform import Uniform
 from smdl.training.build import make_method
@@ -46,7 +46,7 @@ def test_python_and_the_command_line_build_the_same_method(name):
             "recommended",
             {"candidates": smdl.Full(3, replacement=True), "options": {"optimizer": "stochastic"}},
             {
-                "candidates": {"source": "full", "every": 3, "replacement": True},
+                "candidates": {"kind": "full", "every": 3, "replacement": True},
                 "options": {"optimizer": "stochastic"},
             },
         ),
@@ -69,7 +69,7 @@ def test_the_paper_is_algorithm_1_over_the_whole_dataset():
         assert source == smdl.Full(5)
 
 
-def test_an_objective_is_maximised_in_the_default_source():
+def test_an_objective_is_maximised_in_the_default_candidates():
     objective = smdl.Objective(redundancy=1.0)
     loader = smdl.DataLoader(Tuples(30), Net(), 4, objective=objective)
     assert isinstance(loader.strategy, Submodular)
@@ -142,7 +142,7 @@ def test_a_method_of_ones_own_comes_by_its_path():
         ({"method": "uniform", "options": {"pressure": 1}}, ValueError, "method uniform takes no options, got 'pressu"),
         ({"options": {"partitons": 1}}, ValueError, "unknown option of method recommended 'partitons'; did you mean"),
         ({"candidates": {"evry": 1}}, ValueError, "unknown option of candidates Observed 'evry'. Choose one of dev"),
-        ({"candidates": {"source": "ful"}}, ValueError, "unknown candidates.source 'ful'; did you mean 'full'"),
+        ({"candidates": {"kind": "ful"}}, ValueError, "unknown candidates.kind 'ful'; did you mean 'full'"),
     ],
 )
 def test_unknown_names_are_refused_with_a_suggestion(change, error, message):
@@ -152,10 +152,10 @@ def test_unknown_names_are_refused_with_a_suggestion(change, error, message):
 
 def test_a_source_is_changed_or_replaced_by_name():
     method = METHODS["paper"]
-    assert make_source({}, method) is None
-    assert make_source({"replacement": True}, method) == smdl.Full(5, replacement=True)
-    assert make_source({"source": "random_pool"}, method) == smdl.RandomPool(3)
-    assert make_source({"source": "smdl.loading.candidates.full:Full", "every": 2}, method) == smdl.Full(2)
+    assert make_candidates({}, method) is None
+    assert make_candidates({"replacement": True}, method) == smdl.Full(5, replacement=True)
+    assert make_candidates({"kind": "random_pool"}, method) == smdl.RandomPool(3)
+    assert make_candidates({"kind": "smdl.loading.candidates.full:Full", "every": 2}, method) == smdl.Full(2)
 
 
 def test_every_term_and_option_of_an_objective_is_taken_by_the_config():
@@ -175,5 +175,5 @@ def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
 
 
 def test_sources_of_the_config_are_the_public_ones():
-    assert set(SOURCES.values()) == {smdl.Full, smdl.Observed, smdl.RandomPool}
-    assert np.all([issubclass(kind, smdl.Candidates) for kind in SOURCES.values()])
+    assert set(CANDIDATES.values()) == {smdl.Full, smdl.Observed, smdl.RandomPool}
+    assert np.all([issubclass(kind, smdl.Candidates) for kind in CANDIDATES.values()])

@@ -105,7 +105,9 @@ def test_batches_of_any_form_pass():
 
     options = {"forward": lambda model, batch: model(batch["pixels"]), "targets": lambda batch: batch["meta"]["label"]}
     plain = [rows_of(x) for x, _ in smdl.SelectiveLoader(list(batches()), Net(), keep=0.5)]
-    for batch, rows in zip(smdl.SelectiveLoader(dicts(), Net(), keep=0.5, **options), plain, strict=True):
+    for batch, rows in zip(
+        smdl.SelectiveLoader(dicts(), Net(), keep=0.5, scoring=smdl.Scoring(**options)), plain, strict=True
+    ):
         assert rows_of(batch["pixels"]) == rows
         assert batch["meta"]["name"] == [f"sample {row}" for row in rows]
         assert torch.equal(batch["meta"]["label"], DATA.y[rows])
@@ -127,7 +129,7 @@ def test_uniform_asks_no_model():
     def broken(*_):
         raise AssertionError("scored")
 
-    filtered = smdl.SelectiveLoader(batches(), Net(), keep=0.5, method="uniform", forward=broken)
+    filtered = smdl.SelectiveLoader(batches(), Net(), keep=0.5, method="uniform", scoring=smdl.Scoring(forward=broken))
     assert sum(len(x) for x, _ in filtered) == 21
     assert filtered.forwards == 0
 
@@ -171,7 +173,7 @@ def test_the_time_is_accounted_for():
         ({"method": "paper"}, "feature_match needs reference=, a trained model, to score a stream"),
         ({"method": "unifrom"}, "unknown method 'unifrom'; did you mean 'uniform'"),
         ({"objective": smdl.Objective.paper(), "method": "uniform"}, "method uniform has no objective"),
-        ({"features": "hed"}, "unknown module in features= 'hed'; did you mean 'head'"),
+        ({"scoring": smdl.Scoring(features="hed")}, "unknown module in features= 'hed'; did you mean 'head'"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(options, message):

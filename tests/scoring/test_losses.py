@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 import smdl
 from smdl.engine.gradients import GradientSpace
-from smdl.scoring.losses import as_loss
+from smdl.scoring.losses import BinaryCrossEntropy, CrossEntropy, MeanSquaredError, OwnLoss, as_loss
 
 N, WIDTH, OUTPUTS = 12, 6, 4
 GENERATOR = torch.Generator().manual_seed(0)
@@ -93,8 +93,9 @@ def test_some_soft_targets_of_binary_cross_entropy_among_hard_ones():
     x, y = torch.randn(40, WIDTH), torch.cat([torch.ones(20), torch.full((20,), 0.9)])
     data = torch.utils.data.TensorDataset(x, y)
     loader = smdl.DataLoader(
-        data, nn.Linear(WIDTH, 1), 8, method="fresh", candidates=smdl.Full(3), loss="binary_cross_entropy",
-        scoring_batch_size=20, targets=1,
+        data, nn.Linear(WIDTH, 1), 8, method="fresh", candidates=smdl.Full(3),
+        scoring=smdl.Scoring(loss="binary_cross_entropy", targets=1),
+        scoring_batch_size=20,
     )  # fmt: skip
     pool = loader.new_epoch().score_all()
     assert pool is not None
@@ -132,8 +133,30 @@ def scored(name, outputs, targets):
 
 
 def test_an_unknown_loss_lists_the_choices():
-    with pytest.raises(ValueError, match=r"unknown loss 'mse'\. Choose one of .*mean_squared_error, or a callable"):
-        as_loss("mse")
+    with pytest.raises(ValueError, match=r"unknown loss 'msse'.* Choose one of .*mean_squared_error, or"):
+        as_loss("msse")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("mse", MeanSquaredError),
+        (nn.MSELoss(), MeanSquaredError),
+        (nn.BCEWithLogitsLoss(), BinaryCrossEntropy),
+        (nn.CrossEntropyLoss(), CrossEntropy),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), OwnLoss),
+        (nn.BCEWithLogitsLoss(pos_weight=torch.ones(1)), OwnLoss),
+        (nn.L1Loss(), OwnLoss),
+    ],
+)
+def test_losses_of_torch_give_one_loss_per_sample(given, kind):
+    loss, outputs = as_loss(given), torch.randn(5, 2)
+    assert type(loss) is kind
+    targets = torch.arange(5) % 2 if isinstance(given, nn.CrossEntropyLoss) else torch.rand(5, 2)
+    expected = given(outputs, targets) if isinstance(given, nn.Module) else F.mse_loss(outputs, targets)
+    found = loss(outputs, targets)
+    assert found.shape == (5,)
+    assert float(found.mean()) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_correlation_needs_errors_that_sum_to_zero():

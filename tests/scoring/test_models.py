@@ -22,7 +22,7 @@ from smdl.loading.strategies.submodular import Submodular
 from smdl.scoring.padding import same_length
 from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
-from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, numbers_of, sgd
+from tests.toys import CLASSES, WIDTH, Net, Recorder, Tuples, forwarded, grouped, numbers_of, sgd
 
 N, BATCH = 24, 4
 DATA = Tuples(N)
@@ -105,7 +105,9 @@ def trained_by_hand(data, model, features, step, source, objective=IN_FEATURES):
     by_hand = source == "recommended"
     candidates = smdl.Observed(start=1, observe="manual") if by_hand else SOURCES[source]["candidates"]
     callables = {} if by_hand else {"features": lambda _, batch: features(batch)}
-    loader = smdl.DataLoader(data, model, BATCH, objective=objective, candidates=candidates, **callables)
+    loader = smdl.DataLoader(
+        data, model, BATCH, objective=objective, candidates=candidates, scoring=smdl.Scoring(**callables)
+    )
 
     def observed(batch: Any) -> Tensor:
         if by_hand:
@@ -121,7 +123,7 @@ def test_dict_batches_need_no_explanation(source, name):
     """The other columns are keyword arguments, and the output is an object with logits: as in transformers."""
 
     def chosen(dataset, model, step, **options):
-        return trained(smdl.DataLoader(dataset, model, BATCH, **SOURCES[source], **options), model, step)
+        return trained(smdl.DataLoader(dataset, model, BATCH, **SOURCES[source], **grouped(options)), model, step)
 
     plain, model = Body(), Sum(answer=lambda z: SimpleNamespace(logits=z, hidden=None))
     dicts = Rows(lambda row: {"x": DATA.x[row], name: DATA.y[row], "other": torch.zeros(WIDTH)})
@@ -195,7 +197,7 @@ def test_every_loss_works_with_every_source(case, source):
     train_loss = train_loss or (lambda z, y: F.binary_cross_entropy_with_logits(z, y.float()))
     data, model = TensorDataset(DATA.x, targets), Body(outputs, answer)
     options = {"method": "loss", "epochs": 3} if source == "loss" else SOURCES[source]
-    loader = smdl.DataLoader(data, model, BATCH, loss=loss, **options)
+    loader = smdl.DataLoader(data, model, BATCH, scoring=smdl.Scoring(loss=loss), **options)
     trained(loader, model, lambda batch: train_loss(model(batch[0]), batch[1]), epochs=3)
     assert loader.forwards == {"recommended": 0, "loss": 0}.get(source, loader.forwards)
 
@@ -205,7 +207,7 @@ def test_errors_from_kept_features_are_those_of_the_head_now(case):
     outputs, targets, loss, _, answer = LOSSES[case]
     model, strategy = Body(outputs, answer), Recorder(smdl.Objective.recommended())
     data, source = TensorDataset(DATA.x, targets), smdl.Observed(dtype="float32")
-    loader = smdl.DataLoader(data, model, BATCH, method=strategy, candidates=source, loss=loss)
+    loader = smdl.DataLoader(data, model, BATCH, method=strategy, candidates=source, scoring=smdl.Scoring(loss=loss))
     for _ in range(2):
         for batch in loader:
             forwarded(loader, batch)
@@ -229,7 +231,7 @@ def test_a_state_with_targets_of_any_kind_resumes(case):
 
     def parts():
         model = Body(outputs, answer)
-        return smdl.DataLoader(data, model, BATCH, loss=loss), model
+        return smdl.DataLoader(data, model, BATCH, scoring=smdl.Scoring(loss=loss)), model
 
     loader, model = parts()
     trained(loader, model, lambda batch: train_loss(model(batch[0]), batch[1]), epochs=2)
@@ -245,13 +247,18 @@ def test_a_state_with_targets_of_any_kind_resumes(case):
 
 def test_a_loader_for_another_method_keeps_the_loss_and_the_pooling():
     method = smdl.Method("mine", Submodular, smdl.RandomPool(), {"objective": IN_FEATURES})
-    loader = smdl.DataLoader(TensorDataset(TOKENS, TOKENS), Language(), BATCH, loss=next_token, pooling="mean")
+    loader = smdl.DataLoader(
+        TensorDataset(TOKENS, TOKENS), Language(), BATCH, scoring=smdl.Scoring(loss=next_token, pooling="mean")
+    )
     other = sibling(loader, method, Language())
     assert len(next(iter(other))[0]) == BATCH
 
 
 def test_the_state_of_another_loss_is_refused():
-    one, other = (smdl.DataLoader(DATA, Body(), BATCH, loss=loss) for loss in ("cross_entropy", "mean_squared_error"))
+    one, other = (
+        smdl.DataLoader(DATA, Body(), BATCH, scoring=smdl.Scoring(loss=loss))
+        for loss in ("cross_entropy", "mean_squared_error")
+    )
     with pytest.raises(ValueError, match="a loader with loss cross_entropy, this one has mean_squared_error"):
         other.load_state_dict(one.state_dict())
 
@@ -260,7 +267,12 @@ def test_the_state_of_another_loss_is_refused():
 def test_language_models_are_chosen_for_by_their_pooled_features(source):
     data, model, twin = TensorDataset(TOKENS, TOKENS), Language(), Language()
     loader = smdl.DataLoader(
-        data, model, BATCH, loss=next_token, pooling="mean", objective=IN_FEATURES, **SOURCES[source]
+        data,
+        model,
+        BATCH,
+        scoring=smdl.Scoring(loss=next_token, pooling="mean"),
+        objective=IN_FEATURES,
+        **SOURCES[source],
     )
     found = trained(loader, model, lambda batch: next_token(model(batch[0]), batch[1]).mean(), epochs=3)
     assert found == trained_by_hand(
@@ -275,7 +287,7 @@ def test_language_models_are_chosen_for_by_their_pooled_features(source):
 def most_drawn_by_loss(data, model, loss) -> int:
     """Return the sample that the method `loss` draws most often, after a first epoch over all samples."""
     method = LossRank(1e30, 1e30, sort_every=1)
-    loader = smdl.DataLoader(data, model, BATCH, method=method, loss=loss)
+    loader = smdl.DataLoader(data, model, BATCH, method=method, scoring=smdl.Scoring(loss=loss))
     drawn = Counter()
     for _ in range(2):
         drawn.clear()
@@ -295,7 +307,12 @@ def test_losses_of_tokens_are_kept_with_the_features():
     data, model, strategy = TensorDataset(TOKENS, TOKENS), Language(), Recorder(IN_FEATURES)
     source = smdl.Observed(dtype="float32")
     loader = smdl.DataLoader(
-        data, model, BATCH, method=strategy, candidates=source, loss=next_token, pooling="mean", features="head"
+        data,
+        model,
+        BATCH,
+        method=strategy,
+        candidates=source,
+        scoring=smdl.Scoring(loss=next_token, pooling="mean", features="head"),
     )
     for _ in range(2):
         for batch in loader:
@@ -319,13 +336,15 @@ def test_the_head_of_tokens_is_not_applied_to_pooled_features():
 
     data, model = TensorDataset(TOKENS, TOKENS / 20), Numbers()
     options = {"loss": "mean_squared_error", "pooling": "mean", "objective": IN_FEATURES}
-    loader = smdl.DataLoader(data, model, BATCH, **options)
+    loader = smdl.DataLoader(data, model, BATCH, **grouped(options))
     trained(loader, model, lambda batch: F.mse_loss(model(batch[0]), batch[1]), epochs=3)
     assert loader.state_dict()["candidates"]["cache"]["outputs"].shape == (N, 7)
 
 
 def test_gradients_of_tokens_are_refused_by_name():
-    loader = smdl.DataLoader(TensorDataset(TOKENS, TOKENS), Language(), BATCH, loss=next_token, pooling="mean")
+    loader = smdl.DataLoader(
+        TensorDataset(TOKENS, TOKENS), Language(), BATCH, scoring=smdl.Scoring(loss=next_token, pooling="mean")
+    )
     with pytest.raises(ValueError, match=r'needs errors, .*callable.* smdl.Objective.recommended\(space="features"\)'):
         next(iter(loader))
 
@@ -356,9 +375,7 @@ def test_segmentation_chooses_by_the_mean_of_named_features(source):
         IMAGES,
         model,
         BATCH,
-        loss=loss_of_masks,
-        features="encode",
-        pooling="mean",
+        scoring=smdl.Scoring(loss=loss_of_masks, features="encode", pooling="mean"),
         objective=IN_FEATURES,
         **SOURCES[source],
     )
@@ -416,12 +433,12 @@ def test_features_by_hand_are_enough_for_an_objective_over_features(logits):
 def test_rows_that_are_too_few_are_noticed_without_a_loss():
     options = {"objective": IN_FEATURES, "candidates": smdl.RandomPool(), "features": lambda *_: torch.zeros(2, 5)}
     with pytest.raises(ValueError, match="features must have one row per sample, 12, got 2"):
-        next(iter(smdl.DataLoader(TensorDataset(DATA.x), Body(), BATCH, **options)))
+        next(iter(smdl.DataLoader(TensorDataset(DATA.x), Body(), BATCH, **grouped(options))))
 
 
 def test_what_needs_classes_says_so_where_there_are_none():
     options = {"objective": IN_FEATURES, "candidates": smdl.Observed(trust="neighbours")}
-    loader = smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), model := Body(2), BATCH, **options)
+    loader = smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), model := Body(2), BATCH, **grouped(options))
     step = lambda batch: model(batch[0]).square().mean()  # noqa: E731
     trained(loader, model, step, epochs=2)
     with pytest.raises(ValueError, match="can be judged only if targets are class numbers"):
@@ -430,12 +447,22 @@ def test_what_needs_classes_says_so_where_there_are_none():
         trained(loader, model, step, epochs=1)
     uncertain = {"method": "fresh", "objective": smdl.Objective(uncertainty=1.0)}
     with pytest.raises(ValueError, match=r"needs probabilities, which the loss \(mean_squared_error\) does not"):
-        smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), Body(2), BATCH, loss="mean_squared_error", **uncertain)
-    several = smdl.DataLoader(TensorDataset(DATA.x, SEVERAL), Body(), BATCH, loss="binary_cross_entropy", **uncertain)
+        smdl.DataLoader(
+            TensorDataset(DATA.x, NUMBERS), Body(2), BATCH, scoring=smdl.Scoring(loss="mean_squared_error"), **uncertain
+        )
+    several = smdl.DataLoader(
+        TensorDataset(DATA.x, SEVERAL), Body(), BATCH, scoring=smdl.Scoring(loss="binary_cross_entropy"), **uncertain
+    )
     with pytest.raises(ValueError, match=r"needs probabilities, .* for outputs of shape \(12, 3\) and targets of"):
         next(iter(several))
     with pytest.raises(ValueError, match="targets must be one class number per sample"):
-        smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), Body(2), BATCH, method="balanced", loss="mean_squared_error")
+        smdl.DataLoader(
+            TensorDataset(DATA.x, NUMBERS),
+            Body(2),
+            BATCH,
+            method="balanced",
+            scoring=smdl.Scoring(loss="mean_squared_error"),
+        )
 
 
 class Auxiliary(Body):
@@ -459,7 +486,7 @@ def test_an_auxiliary_head_that_runs_last_is_not_tapped():
 @pytest.mark.parametrize("method", ["recommended", "fresh", "loss"])
 def test_a_model_that_returns_probabilities_is_refused(method):
     model = Body(answer=lambda z: z.softmax(1))
-    loader = smdl.DataLoader(DATA, model, BATCH, method=method, epochs=3, features="head")
+    loader = smdl.DataLoader(DATA, model, BATCH, method=method, epochs=3, scoring=smdl.Scoring(features="head"))
     with pytest.raises(ValueError, match="these are probabilities, and cross-entropy takes logits"):
         trained(loader, model, lambda batch: F.nll_loss(model(batch[0]).log(), batch[1]))
 
@@ -481,12 +508,14 @@ def test_features_of_tokens_are_refused_unless_they_are_pooled(source):
             return super().forward(tokens).mean(1)[:, :CLASSES]
 
     model = Classifier()
-    loader = smdl.DataLoader(tokens, model, BATCH, features="mix", **SOURCES[source])
+    loader = smdl.DataLoader(tokens, model, BATCH, scoring=smdl.Scoring(features="mix"), **SOURCES[source])
     with pytest.raises(ValueError, match=r'got shape \(\d+, 7, 6\); pass pooling="mean", "first", "last", "flatten"'):
         next(iter(loader))
     scores = Scorer(model, Scoring(features="embed", pooling="first"))((TOKENS, DATA.y))
     assert torch.equal(scores.features, model.embed(TOKENS)[:, 0])
-    loader = smdl.DataLoader(tokens, model, BATCH, features="embed", pooling="mean", **SOURCES[source])
+    loader = smdl.DataLoader(
+        tokens, model, BATCH, scoring=smdl.Scoring(features="embed", pooling="mean"), **SOURCES[source]
+    )
     trained(loader, model, lambda batch: F.cross_entropy(model(batch[0]), batch[1]))
 
 
@@ -677,17 +706,17 @@ def test_padding_without_a_mask_is_asked_for():
     model = nn.Sequential(nn.AdaptiveAvgPool1d(WIDTH), Body())
     options = {"keep": 0.5, "forward": lambda model, batch: model(batch[0])}
     with pytest.raises(ValueError, match=r"rows of column 0 have different lengths .*: pass padding=, the value"):
-        list(smdl.SelectiveLoader(pairs, model, **options))
+        list(smdl.SelectiveLoader(pairs, model, **grouped(options)))
     for padding in (0.5, {0: 0.5}):
-        (batch,) = list(smdl.SelectiveLoader(pairs, model, padding=padding, **options))
+        (batch,) = list(smdl.SelectiveLoader(pairs, model, padding=padding, **grouped(options)))
         assert batch[0].shape == (4, 5)
         assert set(batch[0].flatten().tolist()) <= {0.5, 1.0}
     nested = [({"x": x}, y) for x, y in pairs]
     options["forward"] = lambda model, batch: model(batch[0]["x"])
-    (batch,) = list(smdl.SelectiveLoader(nested, model, padding={"x": 0.5}, **options))
+    (batch,) = list(smdl.SelectiveLoader(nested, model, padding={"x": 0.5}, **grouped(options)))
     assert batch[0]["x"].shape == (4, 5)
     with pytest.raises(ValueError, match=r"rows of column 'x' have different lengths"):
-        list(smdl.SelectiveLoader(nested, model, **options))
+        list(smdl.SelectiveLoader(nested, model, **grouped(options)))
     with pytest.raises(TypeError, match="padding must be a number, or a dict"):
         smdl.SelectiveLoader(pairs, model, padding="zeros")
 

@@ -41,8 +41,8 @@ def second(model, batch):
     return model(batch[0])[1]
 
 
-def load(model, method="fresh", **options):
-    return smdl.DataLoader(DATA, model, 10, method=method, **options)
+def load(model, method="fresh", epochs=None, **options):
+    return smdl.DataLoader(DATA, model, 10, method=method, epochs=epochs, scoring=smdl.Scoring(**options))
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "a"}, {"features": "b"}])

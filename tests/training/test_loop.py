@@ -55,10 +55,10 @@ RUNS = {
     "recommended": SMALL,
     "fresh": replace(SMALL, method="fresh"),
     "paper": replace(SMALL, method="paper"),
-    "paper in pools": replace(SMALL, method="paper", candidates={"source": "random_pool", "factor": 2.5}),
+    "paper in pools": replace(SMALL, method="paper", candidates={"kind": "random_pool", "factor": 2.5}),
     "whole dataset with replacement": replace(
         SMALL,
-        candidates={"source": "full", "every": 3, "replacement": True},
+        candidates={"kind": "full", "every": 3, "replacement": True},
         options={"optimizer": "stochastic"},
     ),
     "own weights": replace(SMALL, objective={"uncertainty": 0.5, "redundancy": 0.5, "distance": "cosine"}),
@@ -352,7 +352,7 @@ def test_the_reference_model_is_trained_once_and_found_again(tmp_path, monkeypat
         ({"loss": "CrossEntropyLoss", "loss_options": {"smoothing": 0.1}}, "loss_options do not fit"),
         ({"model": ModelConfig("resnet18")}, "unknown model"),
         ({"device": "cuda:7"}, "device must be"),
-        ({"candidates": {"source": "full", "replacement": True}}, "stochastic"),
+        ({"candidates": {"kind": "full", "replacement": True}}, "stochastic"),
         ({"data": DataConfig("digit")}, "did you mean 'digits'"),
     ],
 )

@@ -3,6 +3,8 @@
 import warnings
 from typing import Any, NoReturn
 
+import torch
+
 from smdl.common.messages import check_keys, whole_number
 from smdl.engine.randomness import stream
 from smdl.engine.selection import Selection
@@ -16,11 +18,14 @@ from smdl.scoring.training_watch import TrainingWatch
 class Loader:
     """A method, the count of epochs and steps, the clock, the ranks, the state."""
 
-    def __init__(self, method: Method, scorer: Scorer, seed: int, process_group: Any, together: bool = False) -> None:
+    def __init__(
+        self, method: Method, scorer: Scorer, seed: int | None, process_group: Any, together: bool = False
+    ) -> None:
         self.method = method
         self.strategy, self.candidates = method.make()
         scorer.criterion.require(self.strategy.evidence)
-        self.seed = whole_number("seed", seed, 0)
+        #: None was drawn from torch's generator.
+        self.seed = int(torch.randint(2**31, ())) if seed is None else whole_number("seed", seed, 0)
         self.scorer, self._key = scorer, stream(self.seed)
         self._selection: Selection | None = None  # of the current batch
         self._selection_was_read = False  # by the training loop

@@ -1,5 +1,6 @@
 """DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset
 
-from smdl.common.messages import choice, one_of, true_or_false, whole_number
+from smdl.common.messages import choice, one_of, true_or_false, unknown, whole_number
 from smdl.engine.objective import Objective
 from smdl.loading.agreement import data_fingerprint, option_texts
 from smdl.loading.base_loader import Loader
@@ -32,7 +34,7 @@ from smdl.scoring.reading import (
 )
 from smdl.scoring.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring.scorer import Scorer
-from smdl.scoring.scoring_options import Features, Forward, Head, LossFunction, Pooling, Scoring, Targets
+from smdl.scoring.scoring_options import Scoring
 from smdl.scoring.suspects import Suspects
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
@@ -41,26 +43,44 @@ _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 class DataLoader(Loader):
     """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
 
-    batch_size       of every rank
-    dataset          map-style; its items are whatever collate_fn accepts
-    model            the model in training; scored as it is at that step, and left unchanged
-    method           a name of `smdl.loading.methods.METHODS` (uniform, balanced, loss, …), `package.module:name`,
-                     a `smdl.Method` or a `smdl.Strategy`
-    objective        replaces the method's objective: maximise this `smdl.Objective`, in the method's source
-    candidates       replaces the method's source: Observed(factor=3), RandomPool(factor=3), Full(every=5), or a
-                     `smdl.Candidates`
-    options          changes options of the method's strategy, such as {"pressure": 50} for loss
-    epochs           length of the run, for methods that change over it (loss)
-    reference        for feature_match: features (N, M), or a model that computes them; for rho_loss: irreducible losses
-                     (N, 1), or a model whose losses they are. Trained here unless given
-    features, pooling, forward, targets, head, loss: how to score other batches, models and losses, see
-                     `smdl.scoring.scorer.Scorer`
-    scoring_dataset  the same samples with the evaluation transform; by default the dataset itself
-    seed             seeds every random draw of the loader; the global generators are not used
-    ranks            with several ranks of torch.distributed: "local" lets each choose from its own candidates,
-                     "global" chooses the batches of all ranks from all candidates, as one process would
-    process_group    the ranks among which batches are divided; by default all of torch.distributed, if it is used
-    torch_options    options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
+    Args:
+        dataset: Map-style; its items are whatever `collate_fn` accepts.
+        model: The model in training. It is scored as it is at that step, and left unchanged.
+        batch_size: Of every rank.
+        method: A name of `smdl.methods()` (recommended, uniform, balanced, loss, …), `package.module:name`, a
+            `smdl.Method` or a `smdl.Strategy`.
+        objective: Replaces what the method maximises: a `smdl.Objective`, or its name, such as "facility_location".
+        candidates: Replaces what the method chooses from: `smdl.Observed(factor=3)`, `smdl.RandomPool(factor=3)`,
+            `smdl.Full(every=5)`, or a `smdl.Candidates`.
+        options: Changes options of the method's strategy, such as {"pressure": 50} for loss.
+        epochs: Length of the run, for methods that change over it (loss).
+        reference: For feature_match: features (N, M), or a model that computes them. For rho_loss: irreducible losses
+            (N, 1), or a model whose losses they are. Trained here unless given.
+        scoring: How to score other batches, models and losses, see `smdl.Scoring`.
+        scoring_dataset: The same samples with the evaluation transform. By default the dataset itself.
+        scoring_batch_size: Samples per forward where the whole dataset is scored.
+        drop_last: Leave out the last batch of an epoch if it is shorter.
+        num_workers: Processes that read samples, as in torch.
+        seed: `torch.manual_seed` does not change the batches: this number seeds every random draw of the loader. None
+            takes it from torch's generator.
+        collate_fn: Makes a batch of samples, as in torch.
+        ranks: With several ranks of torch.distributed, "local" lets each choose from its own candidates, "global"
+            chooses the batches of all ranks from all candidates, as one process would.
+        process_group: The ranks among which batches are divided. By default all of torch.distributed, if it is used.
+        **torch_options: Options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
+
+    Raises:
+        ValueError, TypeError: If an argument is wrong. The message names the argument, the value and the choices.
+
+    Example:
+        >>> import smdl, torch
+        >>> data = torch.utils.data.TensorDataset(torch.randn(100, 8), torch.arange(100) % 3)
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+        >>> loader = smdl.DataLoader(data, model, batch_size=10)
+        >>> for inputs, targets in loader:
+        ...     loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        >>> loader.selection.indices.shape
+        (10,)
     """
 
     def __init__(
@@ -70,31 +90,24 @@ class DataLoader(Loader):
         batch_size: int = 50,
         *,
         method: str | Method | Strategy = "recommended",
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         candidates: Candidates | None = None,
         options: Mapping[str, Any] | None = None,
         epochs: int | None = None,
         reference: Tensor | np.ndarray | nn.Module | None = None,
-        features: Features = None,
-        pooling: Pooling = None,
-        forward: Forward | None = None,
-        targets: Targets = None,
-        head: Head | None = None,
-        loss: str | LossFunction | None = None,
+        scoring: Scoring | None = None,
         scoring_dataset: Dataset | None = None,
         scoring_batch_size: int = 500,
         drop_last: bool = False,
         num_workers: int = 0,
-        seed: int = 0,
+        seed: int | None = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         ranks: str = "local",
         process_group: Any = None,
         **torch_options: Any,
     ) -> None:
-        for name in _DECIDED_HERE:
-            if name in torch_options:
-                raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
-        scorer = Scorer(model, Scoring(forward, targets, features, pooling, head, loss))
+        _check_torch_options(torch_options)
+        scorer = Scorer(model, scoring)
         self._samples = check_dataset(dataset)
         if scoring_dataset is not None and check_dataset(scoring_dataset, "scoring_dataset") != self._samples:
             found = len(scoring_dataset)  # type: ignore[arg-type]
@@ -117,7 +130,7 @@ class DataLoader(Loader):
         ahead = self.candidates.set_workers(workers)
         self.reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
         if self.strategy.needs_labels:
-            stored = stored_labels(dataset) if targets is None and loss is None else None
+            stored = stored_labels(dataset) if scorer.scoring.targets is None and scorer.scoring.loss is None else None
             self.strategy.set_labels(self._labels(stored))
         self._both = scoring_dataset is not None
         self.reference = None
@@ -126,13 +139,13 @@ class DataLoader(Loader):
         self._feedback = Feedback(scorer, self.strategy, self.candidates, self.method.name)
         self._data: str | None = None  # with several ranks: what they compare
         self._mark = object()  # tells this loader from others, also from one that was freed
-        self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": loss}
+        self._data_and_loss = {"dataset": type(dataset).__qualname__, "loss": scorer.scoring.loss}
         self._step_batch = self.batch_size  # samples per step of the current epoch, of all ranks
         self.arguments = {
-            "epochs": epochs, "reference": reference, "features": features, "pooling": pooling, "forward": forward,
-            "targets": targets, "head": head, "loss": loss, "scoring_dataset": scoring_dataset,
+            "epochs": epochs, "reference": reference, "scoring": scorer.scoring, "scoring_dataset": scoring_dataset,
             "scoring_batch_size": scoring_batch_size, "drop_last": drop_last, "num_workers": num_workers,
-            "seed": seed, "collate_fn": collate_fn, "ranks": ranks, "process_group": process_group, **torch_options,
+            "seed": self.seed, "collate_fn": collate_fn, "ranks": ranks, "process_group": process_group,
+            **torch_options,
         }  # fmt: skip
         self._begin(0)
 
@@ -332,3 +345,16 @@ class DataLoader(Loader):
 
     def _finish_step(self) -> None:
         self._feedback.finish(self._ranks)
+
+
+def _check_torch_options(options: Mapping[str, Any]) -> None:
+    """Raise an error that says what was meant by an option that torch's DataLoader does not have."""
+    known = set(inspect.signature(TorchLoader).parameters) - set(_DECIDED_HERE)
+    own = set(inspect.signature(DataLoader).parameters) - {"torch_options"}
+    for name in options:
+        if name in _DECIDED_HERE:
+            raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
+        if name in Scoring.__dataclass_fields__:
+            raise TypeError(f"`{name}` belongs to scoring=: pass scoring=smdl.Scoring({name}=...)")
+        if name not in known:
+            raise TypeError(unknown("argument", name, known | own))

@@ -1,4 +1,4 @@
-"""METHODS: every method by its name. A method is a strategy with its options and a source of candidates."""
+"""METHODS: every method by its name. A method is a strategy with its options and candidates."""
 
 import copy
 import inspect
@@ -8,7 +8,8 @@ from typing import Any
 
 from smdl.common.factory import load_object
 from smdl.common.messages import choice, unknown
-from smdl.engine.objective import Objective, as_objective
+from smdl.engine.objective import PRESETS, Objective, as_objective
+from smdl.engine.terms import TERMS
 from smdl.loading.candidates.base import Candidates
 from smdl.loading.candidates.full import Full
 from smdl.loading.candidates.observed import Observed
@@ -32,7 +33,7 @@ class Method:
     """A way to choose batches, under a name.
 
     strategy     a Strategy class, or any callable that returns a Strategy
-    candidates   the source; by default what the strategy needs: the whole dataset, a scored pool, or shuffled samples
+    candidates   what to choose from; by default the whole dataset, a scored pool or shuffled samples, as it needs
     options      arguments of `strategy`
     about        one line for tables and help texts
     """
@@ -54,29 +55,29 @@ class Method:
 
     def changed(
         self,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         candidates: Candidates | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> "Method":
-        """Return this method with another objective, another source, or some options changed."""
+        """Return this method with another objective, other candidates, or some options changed."""
         given = {**self.options, **_mapping(options or {})}
         if objective is not None:
-            if not isinstance(objective, Objective):
-                raise TypeError(choice("objective", objective, "a smdl.Objective (names belong to method=)"))
             known = self._parameters()
             if known is not None and "objective" not in known:
                 raise ValueError(f"method {self.name} has no objective, got {objective!r}")
-            given["objective"] = objective
+            given["objective"] = as_objective(objective)
         return replace(self, options=given, candidates=self.candidates if candidates is None else candidates)
 
     def make(self) -> tuple[Strategy, Candidates]:
-        """Return the strategy and a source of its own, checked against each other."""
+        """Return the strategy and candidates of its own, checked against each other."""
         if not callable(self.strategy):
             raise TypeError(
                 choice(f"the strategy of method {self.name}", self.strategy, "a Strategy class or a callable")
             )
         if self.candidates is not None and not isinstance(self.candidates, Candidates):
-            raise TypeError(choice("candidates", self.candidates, "a source such as smdl.RandomPool() or smdl.Full()"))
+            raise TypeError(
+                choice("candidates", self.candidates, "candidates such as smdl.RandomPool() or smdl.Full()")
+            )
         known = self._parameters()
         for name in _mapping(self.options):
             if known is not None and name not in known:
@@ -89,9 +90,9 @@ class Method:
         strategy = self.strategy(**self.options)
         if not isinstance(strategy, Strategy):
             raise TypeError(choice(f"the strategy of method {self.name}", type(strategy).__name__, "a smdl.Strategy"))
-        source = copy.deepcopy(self.candidates) if self.candidates is not None else _default_source(strategy)
-        source.check(strategy)
-        return strategy, source
+        candidates = copy.deepcopy(self.candidates) if self.candidates is not None else _default_candidates(strategy)
+        candidates.check(strategy)
+        return strategy, candidates
 
     def _parameters(self) -> Mapping[str, inspect.Parameter] | None:
         """Return what `strategy` takes; None if it takes any keyword, or does not say."""
@@ -109,7 +110,7 @@ def _mapping(options: Any) -> Mapping[str, Any]:
     return options
 
 
-def _default_source(strategy: Strategy) -> Candidates:
+def _default_candidates(strategy: Strategy) -> Candidates:
     if strategy.needs_all:
         return Full(every=None, replacement=True)
     return RandomPool() if strategy.needs_scores else RandomPool(1)
@@ -181,12 +182,31 @@ _TABLE = (
 #: Every method by name. A new one: a file with its strategy, and a line above.
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 
-#: Sources by name, for configs.
-SOURCES: dict[str, type[Candidates]] = {"full": Full, "observed": Observed, "random_pool": RandomPool}
+#: Candidates by name, for configs.
+CANDIDATES: dict[str, type[Candidates]] = {"full": Full, "observed": Observed, "random_pool": RandomPool}
+
+
+def methods() -> dict[str, str]:
+    """Return every method by name, with a line about it.
+
+    Example:
+        >>> import smdl
+        >>> smdl.methods()["uniform"]
+        'plain SGD: batches drawn at random'
+    """
+    return {name: method.about for name, method in METHODS.items()}
+
+
+def _unknown_method(name: str) -> str:
+    if name in ("random", "sgd", "shuffle"):
+        return f"unknown method {name!r}: plain SGD is method='uniform'"
+    if name in TERMS or name in PRESETS:
+        return f"unknown method {name!r}: this is an objective. Pass objective={name!r}"
+    return unknown("method", name, METHODS) + ", or package.module:name"
 
 
 def as_method(method: "str | Method | Strategy") -> Method:
-    """Return a method: one of METHODS by name, `package.module:name`, a Method, or a Strategy in its default source."""
+    """Return a method: one of METHODS by name, `package.module:name`, a Method, or a Strategy."""
     if isinstance(method, str) and ":" in method:
         found = load_object(method, "method")
         if isinstance(found, Method):
@@ -196,7 +216,7 @@ def as_method(method: "str | Method | Strategy") -> Method:
         return Method(method, found)  # type: ignore[arg-type]
     if isinstance(method, str):
         if method not in METHODS:
-            raise ValueError(unknown("method", method, METHODS) + ", or package.module:name")
+            raise ValueError(_unknown_method(method))
         return METHODS[method]
     if isinstance(method, Strategy):
         return Method(type(method).__name__, lambda: method)
@@ -205,22 +225,22 @@ def as_method(method: "str | Method | Strategy") -> Method:
     return method
 
 
-def make_source(changes: Mapping[str, Any], method: Method) -> Candidates | None:
-    """Return the source that a config describes: `source` names it, the rest are its options. Without `source` the
-    options change those of the method's own source."""
+def make_candidates(changes: Mapping[str, Any], method: Method) -> Candidates | None:
+    """Return the candidates that a config describes: `kind` names it, the rest are its options. Without `kind` the
+    options change those of the method's own candidates."""
     options = dict(changes)
-    name = options.pop("source", None)
+    name = options.pop("kind", None)
     if name is None:
         if not options:
             return None
         base = method.make()[1]
         kind, kept = type(base), {key: getattr(base, key) for key in inspect.signature(type(base)).parameters}
     else:
-        kind, kept = load_object(name, "candidates.source") if ":" in str(name) else SOURCES.get(str(name)), {}
+        kind, kept = load_object(name, "candidates.kind") if ":" in str(name) else CANDIDATES.get(str(name)), {}
         if kind is None:
-            raise ValueError(unknown("candidates.source", name, SOURCES) + ", or package.module:Class")
+            raise ValueError(unknown("candidates.kind", name, CANDIDATES) + ", or package.module:Class")
         if not (isinstance(kind, type) and issubclass(kind, Candidates)):
-            raise ValueError(f"candidates.source {name} must be a class derived from smdl.Candidates")
+            raise ValueError(f"candidates.kind {name} must be a class derived from smdl.Candidates")
     known = inspect.signature(kind).parameters
     for option in options:
         if option not in known:

@@ -14,24 +14,41 @@ from smdl.loading.methods import Method, as_method
 from smdl.loading.strategies.strategy import Strategy
 from smdl.scoring.padding import Padding, check_padding
 from smdl.scoring.scorer import Scorer
-from smdl.scoring.scoring_options import Features, Forward, LossFunction, Pooling, Scoring, Targets
+from smdl.scoring.scoring_options import Scoring
 
 
 class SelectiveLoader(Loader):
     """Wraps any iterable of batches: joins 1/keep of them to a pool and yields the selected part of it.
 
-    loader     any iterable of batches
-    keep       the fraction of the samples that is trained on
-    method     as for `smdl.DataLoader`; its strategy is used, its source is the stream
-    reference  for feature_match and rho_loss: a trained model
-    padding    the value that fills shorter rows if the batches of a pool were padded to different lengths, or a dict of
-               column: value; by default 0 (−100 for labels) if the batches have an attention_mask
-    objective, options, features, pooling, forward, targets, loss, seed, process_group: as for `smdl.DataLoader`
-
     With several ranks, the wrapped loader must give each its own batches. Each rank selects from what it reads.
 
     A state holds that of the wrapped loader if it has a `state_dict`. Otherwise a resumed epoch reads the batches
     before its first step again and skips them: the wrapped loader must then yield them in the same order.
+
+    Args:
+        loader: Any iterable of batches.
+        model: The model in training.
+        keep: The fraction of the samples that is trained on. Batches keep their size. If 1/keep is no whole number,
+            the size of the pool changes from step to step; above 1/2, some steps train on a whole batch.
+        method: As for `smdl.DataLoader`; its strategy is used, its candidates are the stream.
+        objective: As for `smdl.DataLoader`.
+        options: As for `smdl.DataLoader`.
+        reference: For feature_match and rho_loss: a trained model.
+        scoring: How to score other batches, models and losses, see `smdl.Scoring`.
+        padding: The value that fills shorter rows if the batches of a pool were padded to different lengths, or a dict
+            of column: value. By default 0 (−100 for labels) if the batches have an attention_mask.
+        seed: As for `smdl.DataLoader`.
+        process_group: As for `smdl.DataLoader`.
+
+    Raises:
+        ValueError, TypeError: If an argument is wrong. The message names the argument, the value and the choices.
+
+    Example:
+        >>> import smdl, torch
+        >>> batches = [(torch.randn(30, 8), torch.arange(30) % 3) for _ in range(6)]
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+        >>> [len(inputs) for inputs, targets in smdl.SelectiveLoader(batches, model, keep=1 / 3)]
+        [30, 30]
     """
 
     def __init__(
@@ -41,27 +58,23 @@ class SelectiveLoader(Loader):
         keep: float = 1 / 3,
         *,
         method: str | Method | Strategy = "recommended",
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         options: Mapping[str, Any] | None = None,
         reference: nn.Module | None = None,
-        features: Features = None,
-        pooling: Pooling = None,
-        forward: Forward | None = None,
-        targets: Targets = None,
-        loss: str | LossFunction | None = None,
+        scoring: Scoring | None = None,
         padding: Padding = None,
-        seed: int = 0,
+        seed: int | None = 0,
         process_group: Any = None,
     ) -> None:
         if not isinstance(loader, Iterable):
             raise TypeError(choice("loader", type(loader).__name__, "an iterable of batches"))
-        source = Stream(keep)
-        scorer = Scorer(model, Scoring(forward, targets, features, pooling, loss=loss))
-        super().__init__(as_method(method).changed(objective, source, options), scorer, seed, process_group)
+        stream = Stream(keep)
+        scorer = Scorer(model, scoring)
+        super().__init__(as_method(method).changed(objective, stream, options), scorer, seed, process_group)
         if self.strategy.needs_reference and reference is None:
             need = "rho_loss" if self.strategy.needs_holdout else "feature_match"
             raise ValueError(f"{need} needs reference=, a trained model, to score a stream")
-        self.loader, self.keep = loader, source.keep
+        self.loader, self.keep = loader, stream.keep
         self._reference = None if reference is None else scorer.of(reference)
         self._skip, self._padding = 0, check_padding(padding)
 

@@ -4,11 +4,12 @@ A loss turns outputs and targets into Scores: one loss per sample, and, where th
 class numbers and errors. The errors are the gradient of each sample's loss with respect to the model's output.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smdl.common.messages import choice, unknown
@@ -242,17 +243,51 @@ LOSSES: dict[str, Callable[[], Loss]] = {
 }
 
 
+#: Short names.
+SHORT = {"bce": "binary_cross_entropy", "mse": "mean_squared_error"}
+#: Losses of torch that are one of these, unless they have options.
+_OF_TORCH = {
+    nn.BCEWithLogitsLoss: "binary_cross_entropy",
+    nn.CrossEntropyLoss: "cross_entropy",
+    nn.MSELoss: "mean_squared_error",
+}
+
+
 def as_loss(loss: str | LossFunction | None) -> Loss:
-    """Return a loss by its name, or of a callable. None is cross-entropy with class numbers."""
+    """Return a loss by its name, of a loss of torch, or of a callable. None is cross-entropy with class numbers."""
     if loss is None:
         return CrossEntropy(soft=False)
+    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
+        return _of_torch(loss)
     if isinstance(loss, str):
+        loss = SHORT.get(loss, loss)
         if loss not in LOSSES:
             raise ValueError(unknown("loss", loss, LOSSES) + ", or a callable that returns one loss per sample")
         return LOSSES[loss]()
     if not callable(loss):
         raise TypeError(choice("loss", loss, f"one of {', '.join(LOSSES)}, or a callable"))
     return OwnLoss(loss)
+
+
+def _of_torch(loss: nn.Module) -> Loss:
+    """Return the loss of each sample instead of the mean over the batch."""
+    name, plain = _OF_TORCH.get(type(loss)), type(loss)
+    if name is not None and _settings(loss) == _settings(plain()):
+        return LOSSES[name]()
+    each = copy.copy(loss)
+    each.reduction = "none"  # type: ignore[assignment]
+
+    def losses(outputs: Tensor, targets: Tensor) -> Tensor:
+        found = each(outputs, targets)
+        return found.flatten(1).mean(dim=1) if found.ndim > 1 else found
+
+    return OwnLoss(losses)
+
+
+def _settings(loss: nn.Module) -> str:
+    """Return the options of a loss of torch that change its values for a sample."""
+    kept = {name: value for name, value in vars(loss).items() if not name.startswith("_")}
+    return repr(({**kept, "reduction": "", "training": ""}, list(loss.state_dict())))
 
 
 def check_logits(found: Any) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from smdl.common.messages import check_keys
+from smdl.common.messages import check_keys, choice
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
 from smdl.scoring.batches import height, move
@@ -40,7 +40,9 @@ class Scorer:
     """
 
     def __init__(self, model: nn.Module, scoring: Scoring | None = None, criterion: Criterion | None = None) -> None:
-        self._scoring = scoring = Scoring() if scoring is None else scoring
+        if scoring is not None and not isinstance(scoring, Scoring):
+            raise TypeError(choice("scoring", scoring, "a smdl.Scoring"))
+        self.scoring = scoring = Scoring() if scoring is None else scoring
         self._form = BatchForm(scoring.forward, scoring.targets)
         self.criterion = Criterion(scoring.loss, self._form) if criterion is None else criterion
         self.network = TappedModel(model, scoring, self._form, self.criterion)
@@ -52,7 +54,7 @@ class Scorer:
 
     def of(self, model: nn.Module) -> "Scorer":
         """Return a scorer of another model of the same form. A given head belongs to this model."""
-        return Scorer(model, replace(self._scoring, head=None), self.criterion.twin())
+        return Scorer(model, replace(self.scoring, head=None), self.criterion.twin())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the first forward found out: the name of the tap, whether its output is the model's, the shape

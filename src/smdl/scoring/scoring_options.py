@@ -32,8 +32,9 @@ class Scoring:
             a callable.
         head: A callable features -> outputs. By default the linear layer that makes the outputs, if the features are
             its input.
-        loss: "cross_entropy" (class numbers or soft targets), "binary_cross_entropy", "mean_squared_error", or a
-            callable (outputs, targets) -> one loss per sample. By default cross_entropy with class numbers.
+        loss: "cross_entropy" (class numbers or soft targets), "binary_cross_entropy", "mean_squared_error" ("mse"), a
+            loss of torch such as `nn.MSELoss()`, or a callable (outputs, targets) -> one loss per sample. By default
+            cross_entropy with class numbers.
 
     Example:
         >>> import smdl

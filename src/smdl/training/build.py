@@ -20,7 +20,7 @@ from smdl.common.messages import unknown
 from smdl.common.storage import DamagedFileError, cache_folder, read_sealed, write_sealed
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.loader import DataLoader
-from smdl.loading.methods import Method, as_method, make_source
+from smdl.loading.methods import Method, as_method, make_candidates
 from smdl.scoring.reading import Reader
 from smdl.scoring.reference_model import holdout_losses, reference_features
 from smdl.scoring.scorer import Scorer
@@ -41,7 +41,7 @@ def make_method(config: TrainConfig) -> Method:
     try:
         objective = method.objective.changed(**changes) if changes and method.objective else None
         method = method.changed(objective, options=config.options)
-        method = method.changed(candidates=make_source(config.candidates, method))
+        method = method.changed(candidates=make_candidates(config.candidates, method))
         method.make()
     except TypeError as error:  # a value of a wrong type is bad input here, not a mistake in the program
         raise ValueError(str(error)) from error
@@ -51,7 +51,7 @@ def make_method(config: TrainConfig) -> Method:
 def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress: Progress) -> DataLoader:
     """Return the loader of a run. The reference model, if the method needs one, is trained or read from the cache."""
     train, method = splits.train, make_method(config)
-    strategy, source = method.make()
+    strategy, candidates = method.make()
     plain, epochs = without_augmentation(train), config.epochs
     if config.steps is not None:
         per_epoch = steps_per_epoch(len(train), config.batch_size, config.drop_last)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress:
         method=method,
         epochs=epochs,
         reference=_reference(config, splits, progress, strategy.needs_holdout) if strategy.needs_reference else None,
-        scoring_dataset=plain if source.plain_scoring and plain is not train else None,
+        scoring_dataset=plain if candidates.plain_scoring and plain is not train else None,
         drop_last=config.drop_last,
         num_workers=config.num_workers,
         seed=config.seed,

@@ -142,7 +142,7 @@ class TrainConfig:
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
-    """changes the method's source of candidates: `source` (observed, random_pool, full or package.module:Class) and its
+    """changes the method's candidates: `kind` (observed, random_pool, full or package.module:Class) and its
     options (factor, lag, start, rescore, trust, …; factor; every, replacement)"""
     reference_fraction: float = 0.5
     """part of the training set on which the reference model of feature_match is trained"""

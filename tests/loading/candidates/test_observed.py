@@ -221,7 +221,12 @@ def test_a_head_of_several_layers(given):
     model, strategy = TwoLayers(), Recorder()
     options = {"head": model.head} if given else {}
     loader = smdl.DataLoader(
-        Tuples(40), model, 4, method=strategy, candidates=smdl.Observed(**EXACT), features="body", **options
+        Tuples(40),
+        model,
+        4,
+        method=strategy,
+        candidates=smdl.Observed(**EXACT),
+        scoring=smdl.Scoring(features="body", **options),
     )
     epoch_of(loader)
     old = model.body(loader.dataset.x), model(loader.dataset.x).softmax(1)  # type: ignore[attr-defined]
@@ -388,7 +393,7 @@ def test_the_scoring_dataset_is_refused_because_nothing_is_scored():
 
 
 def test_features_from_a_callable_cannot_be_observed():
-    loader = smdl.DataLoader(Tuples(40), Net(), 4, features=lambda _, batch: batch[0])
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, scoring=smdl.Scoring(features=lambda _, batch: batch[0]))
     with pytest.raises(ValueError, match="features= is a callable, so a training forward does not show its features"):
         next(iter(loader))
 

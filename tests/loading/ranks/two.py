@@ -250,7 +250,9 @@ def losses_of_tokens_reach_both(folder: Path) -> None:  # noqa: ARG001
     model = torch.nn.Sequential(torch.nn.Embedding(20, 6), torch.nn.Linear(6, 20))
     objective = smdl.Objective.recommended(space="features")
     loss = lambda z, y: F.cross_entropy(z.mT, y, reduction="none").mean(1)  # noqa: E731
-    loader = smdl.DataLoader(data, model, 4, objective=objective, loss=loss, pooling="mean", collate_fn=collate)
+    loader = smdl.DataLoader(
+        data, model, 4, objective=objective, scoring=smdl.Scoring(loss=loss, pooling="mean"), collate_fn=collate
+    )
     for tokens, _ in loader:
         model(tokens)
     states = everywhere(loader.state_dict()["candidates"]["cache"])
@@ -267,7 +269,13 @@ def other_data_or_another_loss_on_a_rank_is_refused(folder: Path) -> None:  # no
         next(iter(smdl.DataLoader(data, DistributedDataParallel(Net()), 4, method="fresh")))
     loss = ("cross_entropy", None)[rank]
     with pytest.raises(RuntimeError, match="ranks must agree on `loss`: rank"):
-        next(iter(smdl.DataLoader(Tuples(31), DistributedDataParallel(Net()), 4, method="fresh", loss=loss)))
+        next(
+            iter(
+                smdl.DataLoader(
+                    Tuples(31), DistributedDataParallel(Net()), 4, method="fresh", scoring=smdl.Scoring(loss=loss)
+                )
+            )
+        )
 
 
 def ranks_that_disagree_are_told(folder: Path) -> None:  # noqa: ARG001

@@ -152,7 +152,9 @@ def test_other_forms_of_batches_say_where_their_labels_are():
     assert labels_given_to(smdl.DataLoader(data, Net(), 4, method="balanced").strategy) == Tuples(12).y.tolist()
     with pytest.raises(ValueError, match="a batch that is a dict of pixels, meta needs targets="):
         smdl.DataLoader(Dicts(12), Net(), 4, method="balanced")
-    loader = smdl.DataLoader(Dicts(12), Net(), 4, method="balanced", targets=lambda batch: batch["meta"]["label"])
+    loader = smdl.DataLoader(
+        Dicts(12), Net(), 4, method="balanced", scoring=smdl.Scoring(targets=lambda batch: batch["meta"]["label"])
+    )
     assert labels_given_to(loader.strategy) == Tuples(12).y.tolist()
 
 
@@ -160,7 +162,7 @@ def test_targets_come_before_what_the_dataset_holds():
     data = Held("labels", lambda y: [f"class {label}" for label in y])
     with pytest.raises(ValueError, match=r"labels of the dataset must be one whole number .*; pass targets= to say"):
         smdl.DataLoader(data, Net(), 2, method="balanced")
-    loader = smdl.DataLoader(data, Net(), 2, method="balanced", targets=lambda batch: batch[1])
+    loader = smdl.DataLoader(data, Net(), 2, method="balanced", scoring=smdl.Scoring(targets=lambda batch: batch[1]))
     assert labels_given_to(loader.strategy) == data.y.tolist()
 
 
@@ -200,8 +202,8 @@ def test_class_numbers_are_taken_with_a_loss_of_ones_own():
     def smooth(outputs, targets):
         return torch.nn.functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=0.1)
 
-    loader = smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", loss=smooth)
+    loader = smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", scoring=smdl.Scoring(loss=smooth))
     same = smdl.DataLoader(Tuples(12), Net(), 4, method="balanced")
     assert labels_given_to(loader.strategy) == labels_given_to(same.strategy)
     with pytest.raises(ValueError, match=r"one class number per sample, got torch\.float32"):
-        smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", loss=smooth, targets=0)
+        smdl.DataLoader(Tuples(12), Net(), 4, method="balanced", scoring=smdl.Scoring(loss=smooth, targets=0))

@@ -1,4 +1,4 @@
-"""Candidates, the base class of the sources, and Epoch, what a loader provides to them."""
+"""Candidates, what a batch is chosen from, and Epoch, what a loader provides to them."""
 
 import math
 from collections import deque
@@ -28,7 +28,7 @@ _DECK, _STEP, _READ = range(3)
 
 
 class Candidates:
-    """A source of candidates. A source of your own overrides `batches`.
+    """What each batch is chosen from, and when that is scored. Candidates of your own override `batches`.
 
     plain_scoring    score samples with the evaluation transform, if the dataset has one, instead of the training one
     needs_features   `remember` gets the features and logits of every sample trained on
@@ -44,7 +44,7 @@ class Candidates:
     splits: bool = False
 
     def check(self, strategy: Strategy) -> None:
-        """Raise a ValueError if this source cannot serve the strategy."""
+        """Raise a ValueError if these candidates cannot serve the strategy."""
         if strategy.needs_all:
             raise ValueError(
                 f"{type(strategy).__name__} draws from the whole dataset: use candidates=smdl.Full(replacement=True),"
@@ -80,7 +80,7 @@ class Candidates:
         return 1
 
     def describe(self) -> str:
-        """Return a text on which a saved state and the source that loads it must agree."""
+        """Return a text on which a saved state and the candidates that load it must agree."""
         return repr(self) if is_dataclass(self) else type(self).__name__
 
     def state_dict(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Candidates:
 
 @dataclass
 class Epoch:
-    """One epoch of a loader, as a source sees it: the model's scores, random numbers, the clock, the strategy."""
+    """One epoch of a loader, as candidates see it: the model's scores, random numbers, the clock, the strategy."""
 
     number: int  # index of the epoch
     first_step: int  # 0, or a later step if the epoch is resumed

@@ -57,8 +57,8 @@ class EvolvedSampling(Strategy):
         assert pool.losses is not None
         if pool.rows is None:
             raise ValueError(
-                "evolved_sampling keeps a number per sample and must know which samples it is shown: the source must"
-                " score them by epoch.score_rows, with their rows of the dataset"
+                "evolved_sampling keeps a number per sample and must know which samples it is shown: the"
+                " candidates must be scored by epoch.score_rows, with their rows of the dataset"
             )
         losses = host(pool.losses).astype(np.float64)
         weights = self.beta1 * self._running[pool.rows] + (1 - self.beta1) * losses

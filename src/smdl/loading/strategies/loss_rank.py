@@ -19,7 +19,7 @@ class LossRank(Strategy):
     pressure        s_0: the ratio of the probability of the first rank to that of the last. 1 is uniform.
     final_pressure  s_E at the end of the run; s_e = pressure · (final_pressure / pressure)^(e / epochs)
     sort_every      samples drawn between two sortings
-    recompute       take the losses of all samples at every refresh of the source (the method's r_ratio = 1), instead
+    recompute       take the losses of all samples at every refresh of Full (the method's r_ratio = 1), instead
                     of only from training
     """
 

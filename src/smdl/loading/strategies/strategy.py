@@ -31,7 +31,7 @@ class Strategy:
     With several ranks (`torch.distributed`), each has a strategy of its own. `observe` gets the losses of all ranks, in
     the same order on each: what a strategy learns there is the same everywhere. What it learns in `select` is the same
     if it learns from what `gather` returns (set `gathers = True` then). `select` gets the candidates of its rank, or
-    those of all ranks (sources such as Full, and ranks="global"): then it must choose the same on every rank.
+    those of all ranks (candidates such as Full, and ranks="global"): then it must choose the same on every rank.
     """
 
     needs_scores: bool = False
