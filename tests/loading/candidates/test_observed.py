@@ -741,7 +741,11 @@ def test_forward_tells_which_columns_are_inputs():
     """The labels have the shape of `idx`, which the model does not get."""
     model = Labelled()
     loader = smdl.DataLoader(
-        Indexed(40), model, 4, candidates=smdl.Observed(lag=0), forward=lambda model, batch: model(batch["x"])
+        Indexed(40),
+        model,
+        4,
+        candidates=smdl.Observed(lag=0),
+        scoring=smdl.Scoring(forward=lambda model, batch: model(batch["x"])),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -762,7 +766,11 @@ class Noisy(Tuples):
 def test_a_column_of_the_same_shape_before_the_inputs_changes_nothing():
     model = Net()
     loader = smdl.DataLoader(
-        Noisy(40), model, 4, candidates=smdl.Observed(lag=0), targets=2, forward=lambda model, batch: model(batch[1])
+        Noisy(40),
+        model,
+        4,
+        candidates=smdl.Observed(lag=0),
+        scoring=smdl.Scoring(targets=2, forward=lambda model, batch: model(batch[1])),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -775,7 +783,11 @@ def test_a_column_of_the_same_shape_before_the_inputs_changes_nothing():
 def test_the_warning_names_the_columns_and_how_to_tell_the_inputs():
     model = Net()
     loader = smdl.DataLoader(
-        Indexed(40), model, 4, candidates=smdl.Observed(lag=0), forward=lambda model, batch: model(batch["x"])
+        Indexed(40),
+        model,
+        4,
+        candidates=smdl.Observed(lag=0),
+        scoring=smdl.Scoring(forward=lambda model, batch: model(batch["x"])),
     )
     iterator = iter(loader)
     model(next(iterator)["x"] + 1)

@@ -301,7 +301,7 @@ class Run:
             self.called,
             BATCH,
             candidates=smdl.Observed(lag=0, dtype="float32", start=99),
-            features="body" if story.named else None,
+            scoring=smdl.Scoring(features="body" if story.named else None),
         )
         self.features, self.seen = torch.zeros(SAMPLES, HIDDEN), torch.zeros(SAMPLES, dtype=torch.bool)
         self.logits = torch.zeros(SAMPLES, CLASSES)  # at the time of the kept features
