@@ -137,9 +137,9 @@ class Geometry:
 
     def _kept(self, compute: Callable[[], Any], *what: Any) -> Any:
         """Compute similarities of the features once for this pool and for those that `Pool.changed` makes of it."""
-        key = _kept_as(self.objective, *what)
         if self.objective.space == "gradients":
             return compute()
+        key = _kept_as(self.objective, *what)
         if key not in self.pool.kept:
             self.pool.kept[key] = compute()
         return self.pool.kept[key]

@@ -122,6 +122,11 @@ class Objective:
         unsure = ("probabilities",) if self.importance else ()
         return frozenset((*errors, *unsure, *(need for name in self.weights for need in TERMS[name].needs)))
 
+    @cached_property
+    def set_terms(self) -> tuple[str, ...]:
+        """The names of its terms whose gains depend on the batch so far."""
+        return tuple(name for name in self.weights if issubclass(TERMS[name], SetTerm))
+
     @staticmethod
     def terms() -> tuple[str, ...]:
         """Return the names that weights may have."""
@@ -199,9 +204,7 @@ class Problem:
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool, engine)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
-        self.set_terms: dict[str, SetTerm] = {
-            name: TERMS[name](self.geometry) for name in objective.weights if issubclass(TERMS[name], SetTerm)
-        }
+        self.set_terms: dict[str, SetTerm] = {name: TERMS[name](self.geometry) for name in objective.set_terms}
 
     def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
         for need in needs:

@@ -18,7 +18,6 @@ from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import HALVES, LARGE, Array, Pool
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
-from smdl.engine.terms.term import SetTerm
 
 #: The least number of random samples, and how many there are for each pick if that is more. With few per pick, the
 #: picks fit the sample and not the pool: `value` rises, `held_out` falls.
@@ -68,7 +67,7 @@ class Shape(NamedTuple):
     pool: Pool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # a frozen one takes several times as long to make, which counts per step
 class SelectionPlan:
     """How a selection is done. `objective` has the sample filled in; memory does not include the features."""
 
@@ -165,13 +164,14 @@ def explain(
 
 def shape_of(pool: Any) -> Shape:
     """Return the shape of a pool or of features, whose values are not read."""
-    features = pool.features if isinstance(pool, Pool) else pool
-    shape = getattr(features, "shape", None) or np.shape(features)
+    if isinstance(pool, Pool):
+        return Shape(len(pool), pool.features.shape[1], pool.device, pool.features.dtype in HALVES, pool)
+    features, shape = pool, getattr(pool, "shape", None) or np.shape(pool)
     if len(shape) != 2:
         raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
     device = features.device if isinstance(features, torch.Tensor) else torch.device("cpu")
     half = str(getattr(features, "dtype", "")).removeprefix("torch.") in _HALVES
-    return Shape(int(shape[0]), int(shape[1]), device, half, pool if isinstance(pool, Pool) else None)
+    return Shape(int(shape[0]), int(shape[1]), device, half)
 
 
 _HALVES = {str(kind).removeprefix("torch.") for kind in HALVES}
@@ -242,7 +242,7 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
 
 def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:
     """Return which loops maximise the objective: a key of LOOPS."""
-    terms = [TERMS[name] for name in objective.weights if issubclass(TERMS[name], SetTerm)]
+    terms = [TERMS[name] for name in objective.set_terms]
     if not objective.diminishing or len(terms) > 1:
         return "torch"
     if optimizer == "subset" and terms == [FacilityLocation] and engine in ("blocks", "sample"):

@@ -123,7 +123,8 @@ class FacilityLocation(SetTerm):
         self.unit = total if given or self.geometry.metric.bound > 0 else 0.0
 
     def _row_weights(self, covered: Tensor | None) -> tuple[np.ndarray | None, float, float]:
-        weights = self.geometry.importance
+        given = self.pool.importance is not None or self.geometry.objective.importance is not None
+        weights = self.geometry.importance if given else None
         if weights is None:
             return None, 1.0, float(self.count)
         weights = weights if covered is None else weights[host(covered)]
