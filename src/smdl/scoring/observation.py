@@ -105,9 +105,16 @@ class Observer:
         inputs, logits, features, certain = parts[0]
         found, unchanged = None, self._expected.unchanged()
         if not self._expected.holds(inputs):
-            found, row = self._expected.look_up([part.inputs for part in parts])
-            logits, features = (_joined([part[field] for part in parts], row) for field in (1, 2))
-            certain = _joined([part.mask for part in parts], row)
+            row, in_turn = None, parts[::-1]
+            if self._expected.are_in_order([part.inputs for part in in_turn]):
+                parts = in_turn
+            else:
+                found, row = self._expected.look_up([part.inputs for part in parts])
+            logits, features = (
+                _joined([getattr(part, name) for part in parts], row) for name in ("logits", "features")
+            )
+            doubtful = any(part.certain is not None for part in parts)
+            certain = _joined([part.mask for part in parts], row) if doubtful else None
         found = all_of([found, certain, unchanged])
         if logits is not None:
             self._scorer.criterion.check_outputs(logits)
@@ -242,7 +249,10 @@ class _Part(NamedTuple):
         return rows.new_ones(len(rows), dtype=torch.bool) if self.certain is None else self.certain
 
 
-def _joined(parts: list[Any], row: Tensor) -> Tensor | None:
-    """Concatenate the parts and return these rows; None if there is nothing to join."""
+def _joined(parts: Sequence[Tensor | None], row: Tensor | None) -> Tensor | None:
+    """Concatenate the parts and return these rows, or all; None if there is nothing to join."""
     known = [part for part in parts if part is not None]
-    return torch.cat(known)[row.to(known[0].device)] if len(known) == len(parts) else None
+    if len(known) < len(parts):
+        return None
+    joined = known[0] if len(known) == 1 else torch.cat(known)
+    return joined if row is None else joined[row.to(joined.device)]

@@ -58,6 +58,8 @@ class BatchInputs:
     def among(self, args: Any, kwargs: Any) -> list[Tensor | None] | None:
         """Return the argument of a forward that could hold rows of each column: the column itself, else one of its
         name, else one of its shape; None for a column that has none. None if it is no forward of this batch."""
+        if len(args) == len(self._columns) == 1 and self._columns[0].tensor is args[0]:  # as most models are called
+            return None if self._columns[0].was_changed else [args[0]]
         free = [pair for pair in tensors_in([args, kwargs]) if pair[1].ndim > 0]
         found: list[Tensor | None] = [None] * len(self._columns)
         for fits in (_Column.is_it, _Column.has_name, _Column.has_shape):
@@ -80,6 +82,17 @@ class BatchInputs:
         """Return which rows are as they were when the batch was yielded, (B,) bool, by a few values of each; None if
         all are."""
         return all_of([column.unchanged() for column in self._columns])
+
+    def are_in_order(self, forwarded: list[list[Tensor | None]]) -> bool:
+        """Whether the forwards got all rows, in their order. False also if asking would wait for a device."""
+        for column, inputs in zip(self._columns, zip(*forwarded, strict=True), strict=True):
+            known = [tensor for tensor in inputs if tensor is not None]
+            if len(known) < len(inputs) or not all(answers_at_once(tensor) for tensor in (column.tensor, *known)):
+                return False
+            joined = known[0] if len(known) == 1 else torch.cat(known)
+            if not torch.equal(column.tensor.to(joined.dtype), joined):
+                return False
+        return True
 
     def look_up(self, forwarded: list[list[Tensor | None]]) -> tuple[Tensor, Tensor]:
         """Return for each row of the batch whether it was forwarded, and which of the forwarded rows it is: the first
