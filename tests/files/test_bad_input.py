@@ -77,6 +77,8 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards/0.npy ./shards/0.npy --size 5", "shards/0.npy is given twice"),
         ("shards --size 1 --exclude all.npy", "no row may be chosen: see --exclude, --initial, --skip_nan"),
         ("shards --size 5 --out folder.csv", "--out must be a file, got the folder folder.csv"),
+        ("shards --size 5 --probabilities shards/0.npy", "--probabilities: no term of the objective reads them"),
+        ("shards --size 5 --dedup 2", "similarity must be a number in (0, 1], got 2.0"),
         ("shards --size 5 --out .", "--out must be a file, got '.'"),
         ("shards --size 5 --objective.redundancy nan", "redundancy must be"),
         ("shards --size 5 --objective.redundancy inf", "redundancy must be"),

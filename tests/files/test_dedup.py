@@ -167,3 +167,10 @@ def test_select_may_leave_out_near_copies_first(values, monkeypatch):
     chosen = [int(line["index"]) for line in read("chosen.csv")]
     assert chosen == kept[smdl.select(values[kept], "facility_location", 20).indices].tolist()
     assert main(["select", "x.npy", "--size", "190", "--dedup", "0.95"]) == 2
+
+
+def test_select_excludes_the_copies_of_an_earlier_dedup(values, monkeypatch):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    dedup("x.npy --out kept.parquet")
+    assert main(["select", "x.npy", "--size", "30", "--exclude", "kept.parquet"]) == 0
+    assert {int(line["index"]) for line in read("chosen.csv")} <= set(smdl.deduplicate(values).kept.tolist())

@@ -126,6 +126,20 @@ def test_an_output_is_excluded_and_complemented_by_its_rows():
     assert run(initial="first.csv") == expected(initial=taken)
 
 
+def test_an_output_over_texts_fits_their_embeddings_and_the_other_way_round():
+    with run("first.csv").open(newline="") as file:
+        taken = [int(line["index"]) for line in csv.DictReader(file)]
+    embeddings = "first.select/embeddings.npy"
+    Chooser(SelectRequest((embeddings,), Path("second.csv"), 8, initial="first.csv")).run(Display())
+    with open("second.csv", newline="") as file:
+        second = [int(line["index"]) for line in csv.DictReader(file)]
+    assert second == expected(initial=taken)
+    assert not set(second) & set(run(exclude="second.csv"))
+    np.save("other.npy", np.load(embeddings))
+    with pytest.raises(ValueError, match="which is not among the input"):
+        Chooser(SelectRequest(("other.npy",), Path("third.csv"), 8, initial="first.csv"))
+
+
 def test_a_killed_command_resumes_at_the_chunk():
     resumed = set()
     for at in range(40):  # killed before each file operation
@@ -207,7 +221,7 @@ def test_explain_says_what_the_embeddings_cost(capsys):
     assert main(["select", "shards", "--text", "body", "--model", "toy", "--size", "8", "--explain"]) == 0
     printed = capsys.readouterr().out
     assert "2 files, 60 rows of 6 × float16" in printed
-    assert "embeddings: by toy, of the first 256 tokens of each text; 0.00072 MB on disk, about a second" in printed
+    assert "embeddings: by toy, of the first 256 tokens of each text; 720 B on disk, about a second" in printed
     assert not Path("chosen.select").exists()
 
 

@@ -1,6 +1,5 @@
 """What a command shows while it works: a live table on a terminal, plain lines elsewhere."""
 
-import math
 import sys
 import time
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from smdl.common.units import duration
 
 #: Seconds between two plain lines during an epoch.
 EVERY = 30.0
@@ -76,7 +77,7 @@ class Lines(Display):
             self._last = time.monotonic()
             left = [each.seconds_left for each in arms if each.seconds_left]
             texts = [f"{each.arm} {each.done}/{each.seeds} {each.score}" for each in arms]
-            print("  " + ", ".join([*texts, *([f"{_duration(sum(left))} left"] if left else [])]), flush=True)
+            print("  " + ", ".join([*texts, *([f"{duration(sum(left))} left"] if left else [])]), flush=True)
 
 
 class Terminal(Display):
@@ -140,17 +141,12 @@ def _arms_table(arms: list[ArmProgress], room: int) -> Table:
         table.add_column(name, justify="right")
     shown = sorted(arms, key=lambda each: each.done == each.seeds)[:room]  # of many arms, those that are not finished
     for each in (each for each in arms if each in shown):
-        left = "done" if each.done == each.seeds else _duration(each.seconds_left)
+        left = "-" if each.seconds_left is None else duration(each.seconds_left)
+        left = "done" if each.done == each.seeds else left
         table.add_row(Text(each.arm), f"{each.done}/{each.seeds}", each.score, left)
     if len(arms) > room:
         table.add_row(f"and {len(arms) - room} more")
     return table
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{math.ceil(seconds)} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"
 
 
 COLUMNS = ("epoch", "steps", "train loss", "train error", "test loss", "test error", "seconds", "of it selecting")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
 from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
@@ -120,9 +121,9 @@ class SelectionPlan:
             f"choose {self.size:,} of {n:,} samples with {width:,} features by {self.objective!r}\n"
             f"engine:    {self.engine}: {self.how}{covered}\n"
             f"optimizer: {self.optimizer}, by {LOOPS[self.loops]}\n"
-            f"memory:    {self.memory / 1e9:.2f} GB beyond the features\n"
+            f"memory:    {size_text(self.memory)} beyond the features\n"
             f"passes:    about {self.passes:.0f} over the features\n"
-            f"time:      about {_duration(self.seconds)} with {torch.get_num_threads()} threads"
+            f"time:      about {duration(self.seconds)} with {torch.get_num_threads()} threads"
         )
 
 
@@ -318,9 +319,3 @@ def multiplications_per_second() -> float:
         _ = a @ b
         best = min(best, time.perf_counter() - start)
     return 2 * 512 * 256 * 2048 / best
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "a second"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -49,6 +49,12 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     file = open_file(path)
     if {"shard", "row"} <= set(file.columns):
         found = file.take(["shard", "row"], np.arange(file.rows))
+        if "kept" in file.columns:  # an output of smdl dedup: exclude the copies, begin with the kept rows
+            kept = file.take(["kept"], np.arange(file.rows))["kept"].astype(bool)
+            found = {key: values[kept == (name == "--initial")] for key, values in found.items()}
+        elif "index" in file.columns and _are_embeddings(found["shard"], source):
+            index = file.take(["index"], np.arange(file.rows))["index"].astype(np.int64)
+            return check_rows(f"{name}: {path}", index, len(source))
         places = {shard.path: number for number, shard in enumerate(source.shards)}
         missing = sorted(set(found["shard"].tolist()) - set(places))
         if missing:
@@ -64,6 +70,18 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     values = file.take([column], np.arange(file.rows))[column]
     whole = values.astype(np.int64) if values.dtype.kind == "f" and not (values % 1).any() else values
     return check_rows(f"{name}: {path}", whole, len(source))
+
+
+def _are_embeddings(shards: np.ndarray, source: Rows) -> bool:
+    """Whether rows were chosen from texts and the input is their embeddings, or the other way round: one map of
+    embeddings that smdl wrote, with one row per text."""
+    maps = [path for path in {*shards.tolist(), *(shard.path for shard in source.shards)} if _is_map(path)]
+    here = {shard.path for shard in source.shards}
+    return len(maps) == 1 and not here & set(shards.tolist()) and open_file(maps[0]).rows == len(source)
+
+
+def _is_map(path: str) -> bool:
+    return os.path.basename(path) == "embeddings.npy" and os.path.exists(f"{path.removesuffix('.npy')}.jsonl")
 
 
 def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Sequence[str] = ()) -> None:

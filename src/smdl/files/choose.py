@@ -15,6 +15,7 @@ from smdl.common.interrupts import Interrupted
 from smdl.common.messages import choice, one_of, positive, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked
+from smdl.common.units import duration
 from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.plan import picks_from_a_subset
@@ -22,7 +23,7 @@ from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, r
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.engines import ENGINES, Engine
-from smdl.files.explanation import LONG, duration, explain_files, seconds
+from smdl.files.explanation import LONG, explain_files, seconds
 from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
@@ -52,7 +53,9 @@ class Chooser:
             raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
         if not request.out.name:
             raise ValueError(choice("--out", str(request.out), "a file"))
-        objective_of(request.objective)
+        needs = objective_of(request.objective).needs
+        if request.probabilities is not None and "probabilities" not in needs:
+            raise ValueError("--probabilities: no term of the objective reads them. Leave them out, or see --objective")
         if request.dedup is not None:
             threshold(request.dedup)
         self.source = self._open()

@@ -16,8 +16,8 @@ import numpy as np
 
 from smdl.common.progress import Display
 from smdl.common.storage import append_line, disk_errors, write_lines
+from smdl.common.units import duration, size_text
 from smdl.files.checks import NO_TEXT, check_usable
-from smdl.files.explanation import duration
 from smdl.files.kept_parts import key_of
 from smdl.files.text_model import TextModel, has_content
 from smdl.files.texts import DTYPE, TextRows, open_text
@@ -43,7 +43,7 @@ class Embedder:
         predicted = (time.perf_counter() - started) * len(self.source) / len(few)
         size = len(self.source) * self.source.width * DTYPE.itemsize
         cut = f" of the first {self.model.longest} tokens of each text" if self.model.longest else ""
-        return [f"embeddings: by {self.model.folder},{cut}; {size / 1e6:.3g} MB on disk, about {duration(predicted)}"]
+        return [f"embeddings: by {self.model.folder},{cut}; {size_text(size)} on disk, about {duration(predicted)}"]
 
     def empty_texts(self) -> list[np.ndarray]:
         """Return the rows without text, per shard."""

@@ -2,13 +2,14 @@
 
 import torch
 
+from smdl.common.units import duration, size_text
 from smdl.engine.objective import Objective
 from smdl.engine.plan import LONG, SelectionPlan, Shape, Ways, make_plan
 from smdl.files.file_plan import FilePlan
 from smdl.files.job import merge_objective
 from smdl.files.rows import Rows
 
-__all__ = ["LONG", "duration", "explain_files", "seconds"]
+__all__ = ["LONG", "explain_files", "seconds"]
 
 
 def explain_files(source: Rows, plan: FilePlan, objective: Objective, limited: bool) -> list[str]:
@@ -22,14 +23,14 @@ def explain_files(source: Rows, plan: FilePlan, objective: Objective, limited: b
     held = (
         "a memory map of the rows"
         if plan.partitions == 1 and source.is_mapped
-        else f"{_bytes(rows * row)} for the rows of a selection at most"
+        else f"{size_text(rows * row)} for the rows of a selection at most"
     )
     return [
-        f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {_bytes(len(source) * row)}",
+        f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {size_text(len(source) * row)}",
         *(f"plan: {line}" for line in plan.lines()),
         *(f"engine: {method}" for method in methods),
         "reads: two passes over the input: one checks it, one chooses",
-        f"memory: {held}, and about {_bytes(memory)} to choose",
+        f"memory: {held}, and about {size_text(memory)} to choose",
         f"time: about {predicted} on one machine with {torch.get_num_threads()} threads",
     ]
 
@@ -48,18 +49,3 @@ def _selections(source: Rows, plan: FilePlan, objective: Objective, limited: boo
         optimizer = "lazy" if limited and used.diminishing else "auto"
         found.append((count, make_plan(used, shape, min(plan.size, shape.samples), Ways(optimizer))))
     return found
-
-
-def duration(time: float) -> str:
-    """Return a time in words."""
-    if time < 1:
-        return "a second"
-    return f"{time:.0f} s" if time < 120 else f"{time / 60:.0f} min"
-
-
-def _bytes(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} TB"

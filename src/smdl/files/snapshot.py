@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.common.principal import principal_axes
 from smdl.common.storage import write_bytes, write_json
 from smdl.files.job import ChosenPart, Job
 from smdl.files.output import Table
@@ -112,18 +113,6 @@ def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarra
         return np.empty(0), np.empty(0, np.int64)
     found = [torch.cdist(part, chosen).min(dim=1) for part in points.split(step)]
     return torch.cat([each.values for each in found]).numpy(), torch.cat([each.indices for each in found]).numpy()
-
-
-def principal_axes(points: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Return the centre (D,), the first two principal axes (D, 2), and the share of the variance along them."""
-    centre = points.mean(dim=0)
-    moved = (points - centre).double()
-    values, vectors = torch.linalg.eigh(moved.T @ moved)
-    first, total = values.argsort(descending=True)[:2], float(values.sum())
-    held = float(values[first].sum()) / total if total > 0 else 1.0
-    axes = vectors[:, first].float()
-    axes = axes * torch.sign(axes.gather(0, axes.abs().argmax(dim=0, keepdim=True)))  # an axis has no sign of its own
-    return centre, torch.nn.functional.pad(axes, (0, 2 - axes.shape[1])), held
 
 
 def _floats(values: np.ndarray) -> Tensor:

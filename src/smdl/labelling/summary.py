@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.common.principal import principal_axes
 from smdl.common.storage import write_bytes, write_json
-from smdl.files.snapshot import principal_axes
 from smdl.labelling.annotation_formats import shown
 from smdl.labelling.answers import alike
 from smdl.labelling.forecast import CHECKS, wilson

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from smdl.common.principal import principal_axes
 from smdl.common.storage import replacing
 from smdl.engine.pool import host
 from smdl.scoring.scorer import Scorer
@@ -36,14 +37,9 @@ def write_usage_snapshot(path: Path, dataset: Dataset, model: nn.Module, counts:
     scores = Scorer(model).all(batches_of(points, 500), len(points))  # type: ignore[arg-type]
     assert scores.labels is not None
     rows = np.asarray(points.indices)  # type: ignore[attr-defined]
-    arrays |= {"map": _project(host(scores.features)), "map_labels": host(scores.labels), "map_counts": counts[rows]}
+    features = host(scores.features)
+    centre, axes, _ = principal_axes(torch.from_numpy(features))
+    shown = (features - centre.numpy()) @ axes.numpy()
+    arrays |= {"map": shown, "map_labels": host(scores.labels), "map_counts": counts[rows]}
     with replacing(path) as file:
         np.savez_compressed(file, **arrays)
-
-
-def _project(features: np.ndarray) -> np.ndarray:
-    """Return the first two principal components, (N, D) -> (N, 2). The largest entry of each axis is positive."""
-    centred = features - features.mean(axis=0)
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    return np.pad(centred @ axes.T, ((0, 0), (0, 2 - len(axes)))).astype(np.float32)
