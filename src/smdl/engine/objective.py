@@ -144,8 +144,9 @@ class Objective:
         return Objective(**{**self.weights, **self.options, **changes})
 
     @cached_property
-    def _key(self) -> tuple[Any, ...]:
-        return (*self.weights.items(), *self.options.items())
+    def _key(self) -> str:
+        """All weights and options. A string keeps its hash: pools look problems up at every step."""
+        return repr((self.weights, self.options))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Objective) and self._key == other._key

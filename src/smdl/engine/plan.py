@@ -243,13 +243,14 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
 
 def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:
     """Return which loops maximise the objective: a key of LOOPS."""
-    terms = [TERMS[name] for name in objective.set_terms]
-    if not objective.diminishing or len(terms) > 1:
+    names = objective.set_terms
+    if len(names) > 1 or not objective.diminishing:
         return "torch"
-    if optimizer == "subset" and terms == [FacilityLocation] and engine in ("blocks", "sample"):
+    term = TERMS[names[0]] if names else None
+    if optimizer == "subset" and term is FacilityLocation and engine in ("blocks", "sample"):
         return "lists"
-    compiles = all(term.compiles(engine, shape.samples, size) for term in terms)
-    return "compiled" if shape.device.type == "cpu" and compiles else "torch"
+    compiles = term is None or term.compiles(engine, shape.samples, size)
+    return "compiled" if compiles and shape.device.type == "cpu" else "torch"
 
 
 def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:

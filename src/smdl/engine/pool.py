@@ -64,7 +64,7 @@ class Pool:
         self.labels = None if labels is None else self._class_numbers(labels)
         self.given_errors = self._column("errors", errors)
         self.query = None if query is None else as_matrix("query", query)
-        self.importance = self._column("importance", importance, dimensions=1)
+        self.importance = None if importance is None else self._column("importance", importance, dimensions=1)
         if self.importance is not None and float(self.importance.min()) < 0:
             raise ValueError(f"importance must be ≥ 0, got {float(self.importance.min()):.6g}")
         self.similarities: Any = None  # see from_similarities
