@@ -54,7 +54,7 @@ class Chooser:
         if not request.out.name:
             raise ValueError(choice("--out", str(request.out), "a file"))
         needs = objective_of(request.objective).needs
-        if request.probabilities is not None and "probabilities" not in needs:
+        if request.probabilities is not None and not needs & {"probabilities", "errors"}:
             raise ValueError("--probabilities: no term of the objective reads them. Leave them out, or see --objective")
         if request.dedup is not None:
             threshold(request.dedup)
