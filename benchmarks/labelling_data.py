@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ def cifar10(data: Path) -> Split:
     from smdl.training.config import DataConfig
     from smdl.training.datasets.load import load
 
-    parts = load(DataConfig("cifar10", str(data)))
+    parts: Any = load(DataConfig("cifar10", str(data)))
     return _seen(*((part.images.numpy(), part.labels.numpy()) for part in (parts.train, parts.test)))
 
 

@@ -64,8 +64,8 @@ def test_last_layer_gradients_of_huge_features_ignore_the_bias():
 class Poisoned(smdl.Objective):
     """Its modular scores contain NaN, as a bug in a term would make them."""
 
-    def on(self, pool: smdl.Pool):
-        problem = super().on(pool)
+    def on(self, pool: smdl.Pool, engine: str | None = None):
+        problem = super().on(pool, engine)
         problem.modular[self.bad] = np.nan
         return problem
 

@@ -1,5 +1,7 @@
 """Errors by groups: all classes alike, the rare groups, the worst one; a hidden tail keeps its groups."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,7 @@ def test_wrong_labels_do_not_change_the_groups():
 
 def test_a_run_measures_its_groups():
     run = TrainingRun(BASE)
-    found = run.evaluate()
+    found: dict[str, Any] = run.evaluate()
     assert 0 <= found["test_balanced_error"] <= found["test_worst_error"] <= 1
     assert found["test_rare_error"] is None
     assert "train_worst_error" not in found

@@ -63,7 +63,8 @@ def _training(folder: Path) -> dict[str, Any] | None:
 
 def _drawing(look: Look, found: dict[str, Any]) -> Figure:
     figure = blank(760, 250)
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.15))
+    halves: Any = figure.subfigures(1, 2, width_ratios=(1, 1.15))
+    left, right = halves
     axes = left.add_subplot()
     for row in found["methods"]:
         name = row["method"]
