@@ -202,6 +202,7 @@ class Problem:
                 raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
         if pool.similarities is not None:
             _check_similarities(objective)
+        self._scores: dict[str, np.ndarray] = {}  # of modular terms
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool, engine)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
@@ -229,14 +230,14 @@ class Problem:
                 term.check()
                 scores = term.scores()
                 low, high = float(scores.min()), float(scores.max())
-                self.ranges[name] = (low, high)
+                self._scores[name], self.ranges[name] = scores, (low, high)
                 arithmetic.add_scaled(total, scores, weight, low, high)
         return total
 
-    def scaled(self, name: str) -> np.ndarray:
-        """Return the scores of a modular term, min–max scaled over the pool, without its weight, (N,)."""
-        out = np.zeros(len(self.pool))
-        arithmetic.add_scaled(out, TERMS[name](self.geometry).scores(), 1.0, *self.ranges[name])
+    def scaled(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return the scores of a modular term for some rows, min–max scaled over the pool, without its weight."""
+        out = np.zeros(len(rows))
+        arithmetic.add_scaled(out, self._scores[name][rows], 1.0, *self.ranges[name])
         return out
 
     def coefficient(self, name: str) -> float:

@@ -308,7 +308,7 @@ def _evaluate(problem: Problem, chosen: np.ndarray) -> Evaluation:
 def _value_of(problem: Problem, name: str, chosen: np.ndarray) -> float:
     """Return the weighted value of one term."""
     if issubclass(TERMS[name], ModularTerm):
-        return float(problem.objective.weights[name] * problem.scaled(name)[chosen].sum())
+        return float(problem.objective.weights[name] * problem.scaled(name, chosen).sum())
     return problem.coefficient(name) * _gain_sum(problem, name, chosen)
 
 
