@@ -96,6 +96,11 @@ def test_quotas_hold_for_named_groups():
     assert len(smdl.select(rows(), "redundancy", groups=groups, per_group=4)) == 12
 
 
+def test_a_missing_group_is_refused():
+    with pytest.raises(TypeError, match="groups must be a name or a number per sample, got None for sample 1"):
+        smdl.select(rows(), "redundancy", groups=["cat", None] * 30, per_group=4)
+
+
 @pytest.mark.parametrize("optimizer", ["lazy", "naive"])
 @pytest.mark.parametrize("objective", [smdl.Objective(redundancy=1.0), smdl.Objective(facility_location=1.0)], ids=repr)
 def test_quotas_and_costs_hold_among_many_blocks(objective, optimizer):

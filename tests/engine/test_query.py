@@ -66,6 +66,22 @@ def test_given_similarities_pick_what_the_equations_pick(data):
             np.testing.assert_allclose(chosen.gains, gains, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+def test_every_sparse_form_of_similarities_is_read_and_left_unchanged(form):
+    table = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.25], [0.0, 0.25, 1.0]])
+    given = scipy.sparse.csr_matrix(table).asformat(form)
+    chosen = smdl.select(smdl.Pool.from_similarities(given), size=2)
+    assert chosen.indices.tolist() == smdl.select(smdl.Pool.from_similarities(table), size=2).indices.tolist()
+    np.testing.assert_array_equal(given.toarray(), table)
+
+
+def test_entries_that_a_sparse_matrix_holds_twice_are_added():
+    twice = scipy.sparse.coo_matrix(([0.5, 0.5, 0.5], ([0, 0, 1], [0, 0, 1])), shape=(2, 2)).tocsr()
+    twice.data, twice.indices, twice.indptr = np.array([0.5, 0.5, 0.5]), np.array([0, 0, 1]), np.array([0, 2, 3])
+    assert smdl.select(smdl.Pool.from_similarities(twice), size=1).indices.tolist() == [0]
+    assert twice.nnz == 3, "the caller's matrix is left unchanged"
+
+
 def test_bad_queries_and_similarities_are_refused():
     with pytest.raises(ValueError, match="query must have as many columns as features: 3, got 2"):
         smdl.Pool(np.ones((4, 3)), query=np.ones((1, 2)))

@@ -78,7 +78,11 @@ def make_limits(
         if wrong.any():
             raise ValueError(choice("costs", float(prices[wrong][0]), "finite numbers above 0"))
     if groups is not None:
-        names, codes = np.unique(_column("groups", groups, n), return_inverse=True)
+        column = _column("groups", groups, n)
+        missing = np.flatnonzero([name is None for name in column]) if column.dtype == object else []
+        if len(missing):
+            raise TypeError(f"groups must be a name or a number per sample, got None for sample {missing[0]}")
+        names, codes = np.unique(column, return_inverse=True)
         quotas = _quotas(per_group, names.tolist())
     return Limits(prices, limit, codes.astype(np.int64).reshape(-1), quotas)
 

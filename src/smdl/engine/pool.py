@@ -104,15 +104,18 @@ class Pool:
         """Make a pool of similarities alone, (N, N) ≥ 0, for facility_location: s_ij says how well sample i represents
         sample j. Pass an array, a tensor, or a sparse matrix of SciPy, whose missing entries are 0."""
         sparse = hasattr(similarities, "tocsr")
-        values = np.asarray(similarities.data) if sparse else similarities
         if len(similarities.shape) != 2 or similarities.shape[0] != similarities.shape[1]:
             raise ValueError(f"similarities must have shape (N, N), got {tuple(similarities.shape)}")
+        if sparse:
+            similarities = similarities.tocsr(copy=True)  # the next line changes it
+            similarities.sum_duplicates()
+        values = np.asarray(similarities.data) if sparse else similarities
         checked, _, largest = _floats("similarities", values)
         if checked.numel() and float(checked.min()) < 0:
             raise ValueError(f"similarities must be ≥ 0, got {float(checked.min()):.6g}")
         pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels, importance=importance)
         scale = 1.0 / largest if largest > 0 else 0.0
-        pool.similarities = _neighbour_lists(similarities.tocsr(), scale) if sparse else _on_grid(checked, scale)
+        pool.similarities = _neighbour_lists(similarities, scale) if sparse else _on_grid(checked, scale)
         return pool
 
     def changed(self, **columns: Any) -> "Pool":
@@ -242,7 +245,6 @@ def _on_grid(similarities: Tensor, scale: float) -> Tensor:
 
 def _neighbour_lists(rows: Any, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Return columns and values of a sparse matrix, (N, most entries per row); short rows get zeros in column 0."""
-    rows.sum_duplicates()
     lengths = np.diff(rows.indptr)
     shape = (len(lengths), max(1, int(lengths.max(initial=0))))
     columns, values = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
