@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -109,13 +110,20 @@ def _regression(strength: float) -> Any:
     return LogisticRegression(C=strength, max_iter=500, tol=1e-3)
 
 
+@cache
+def _thread_pools() -> Any:
+    """Return the thread pools of this process. Looking for them takes milliseconds, which counts per fit."""
+    import sklearn.linear_model  # noqa: F401  it loads the last of them
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 @contextmanager
 def _quiet_and_exact() -> Iterator[None]:
     """One thread, so that the sums do not depend on how many there are; no warning of a fit that stops early, or of
     many classes for few labels."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1), warnings.catch_warnings():
+    with _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
