@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 
 def fuzz(minutes: float, arguments: list[str]) -> int:
     """Run rounds of property tests, one seed per round, and return the exit code of the last round."""
@@ -18,8 +20,11 @@ def fuzz(minutes: float, arguments: list[str]) -> int:
         print(f"round {rounds}: --hypothesis-seed={seed}", flush=True)
         done = subprocess.run([sys.executable, *command, "--tb=short", *arguments], capture_output=True, text=True)
         if done.returncode:
-            print(done.stdout, done.stderr, f"found in round {rounds} with --hypothesis-seed={seed}.", sep="\n")
-            print("Keep the smallest example above, as @example(...) or as a test, and fix what it shows.")
+            print(done.stdout, done.stderr, sep="\n")
+            found = done.returncode == pytest.ExitCode.TESTS_FAILED
+            print("a find" if found else f"exit code {done.returncode}, no find", f"with --hypothesis-seed={seed}")
+            if found:
+                print("Keep the smallest example above, as @example(...) or as a test, and fix what it shows.")
             return done.returncode
     print(f"rounds without a find: {rounds}")
     return 0

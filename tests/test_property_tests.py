@@ -58,7 +58,14 @@ def test_fuzzing_prints_the_smallest_example(tmp_path, capsys):
     path.write_text(PROPERTY.format(comparison="<= 1000"))
     assert fuzz.fuzz(0, [str(path), "-p", "no:xdist"]) == 1
     printed = capsys.readouterr().out
+    assert "a find with --hypothesis-seed=" in printed
     assert "n=1001" in re.sub(r"\s", "", printed)
     path.write_text(PROPERTY.format(comparison=">= 0"))
     assert fuzz.fuzz(0, [str(path), "-p", "no:xdist"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "rounds without a find: 1"
+
+
+def test_a_round_that_was_killed_is_no_find(capsys):
+    with mock.patch("subprocess.run", return_value=mock.Mock(returncode=-9, stdout="", stderr="")):
+        assert fuzz.fuzz(0, []) == -9
+    assert "exit code -9, no find" in capsys.readouterr().out
