@@ -160,7 +160,6 @@ def test_logits_are_found_in_what_other_libraries_return():
     [
         (torch.zeros(12), r"shape \(12,\)"),
         (torch.zeros(12, 1), r"shape \(12, 1\)"),
-        (torch.zeros(12, 3, 2), r"shape \(12, 3, 2\)"),
         (torch.zeros(12, 3, dtype=torch.int64), r"shape \(12, 3\)"),
         (("hidden", torch.zeros(12, 3)), "tuple"),
         ({"out": torch.zeros(12, 3)}, "dict"),

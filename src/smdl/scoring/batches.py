@@ -43,7 +43,11 @@ def cast(batch: Any, dtype: torch.dtype | None) -> Any:
 
 def height(batch: Any) -> int:
     """Return the number of rows, which must be the same in every column."""
-    found = sorted({len(column) for column in _columns(batch) if _has_rows(column)})
+    if type(batch) in (tuple, list) and batch and all(isinstance(column, Tensor) and column.ndim for column in batch):
+        columns = batch  # the usual form, at every step: walking through a nesting takes several times as long
+    else:
+        columns = [column for column in _columns(batch) if _has_rows(column)]
+    found = sorted(set(map(len, columns)))
     if not found:
         raise ValueError("a batch must hold tensors, arrays or lists with one row per sample, got an empty one")
     if len(found) > 1:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
-from smdl.scoring.losses import CrossEntropy, Loss, Scores, are_probabilities, as_loss, output_of, shape_of
+from smdl.scoring.losses import CrossEntropy, Loss, OwnLoss, Scores, are_probabilities, as_loss, output_of, shape_of
 from smdl.scoring.scoring_options import LossFunction
 
 
@@ -15,8 +15,8 @@ class Criterion:
     """The loss of a scorer. If the method needs features only, and no loss was given, the first forward decides whether
     there is one: the batches may be of any kind."""
 
-    def __init__(self, loss: str | LossFunction | None, form: BatchForm) -> None:
-        self._given, self._form = loss, form
+    def __init__(self, loss: str | LossFunction | None, form: BatchForm, pools: bool = False) -> None:
+        self._given, self._form, self._pools = loss, form, pools
         #: None if only features are needed and the batches are no classification.
         self.loss: Loss | None = as_loss(loss)
         self._needs: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Criterion:
 
     def twin(self) -> "Criterion":
         """Return a criterion for another model on the same batches."""
-        twin = Criterion(self._given, self._form)
+        twin = Criterion(self._given, self._form, self._pools)
         twin.undecided, twin.loss = self.undecided, self.loss
         return twin
 
@@ -82,11 +82,30 @@ class Criterion:
         if self.loss is None:
             return None
         try:
-            return self.loss.targets(self._form.targets(batch, self.classes))
+            found = self._form.targets(batch, self.classes)
+            if self.classes and found.ndim > 1 and not found.is_floating_point() and found.max() > 1:  # not one-hot
+                self.check_dense("targets", found)
+            return self.loss.targets(found)
         except ValueError:
             if self.undecided:
                 return None
             raise
+
+    def check_dense(self, name: str, found: Tensor) -> None:
+        """Raise one error with everything that a model of tokens or pixels needs and that was not given."""
+        if self.loss is None or self.undecided:
+            return
+        own = isinstance(self.loss, OwnLoss)
+        missing = [] if own else ["loss=, a callable (outputs, targets) -> the mean loss of each sample"]
+        missing += [] if self._pools else ['pooling="mean", or features= with the name of a module']
+        scoring = [f"smdl.Scoring({'; '.join(missing)})"] if missing else []
+        if self._needs - {"losses"}:
+            scoring.append('objective=smdl.Objective.recommended(space="features")')
+        if scoring:
+            raise ValueError(
+                f"{name} of {shape_of(found)} are one per token or pixel of a sample. Such a model needs"
+                f" {' and '.join(scoring)}. If other values are meant, say where they are by targets= or forward="
+            )
 
     def targets_column(self, batch: Any) -> Tensor | None:
         """Return the targets as they are in the batch; None if they are not known or not needed."""

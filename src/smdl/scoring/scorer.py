@@ -44,7 +44,8 @@ class Scorer:
             raise TypeError(choice("scoring", scoring, "a smdl.Scoring"))
         self.scoring = scoring = Scoring() if scoring is None else scoring
         self._form = BatchForm(scoring.forward, scoring.targets)
-        self.criterion = Criterion(scoring.loss, self._form) if criterion is None else criterion
+        pools = scoring.pooling is not None or scoring.features is not None
+        self.criterion = criterion or Criterion(scoring.loss, self._form, pools)
         self.network = TappedModel(model, scoring, self._form, self.criterion)
         self.kept, self.samples = KeptOutputs(self.criterion), 0
 

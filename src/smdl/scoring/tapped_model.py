@@ -183,6 +183,8 @@ class TappedModel:
         with recording([self.model]) as calls:
             found = self._form.run(self.model, batch, self._criterion.classes, dtype)
         returned, output = members(calls[-1][2]) if calls else [], output_of(found)
+        if isinstance(output, Tensor) and output.ndim > 2:
+            self._criterion.check_dense("the model's outputs", output)
         self._member = next((place for place, one in enumerate(returned) if one is output), 0)
         return found
 
