@@ -114,7 +114,7 @@ def until(condition, seconds):
 
 COMPARE = [
     *("compare", "--methods=uniform,loss", "--protocols=steps", "--seeds=1", "--jobs=2", "--out=e", "--quiet"),
-    *("--data.train_size=400", "--data.test_size=100", "--model.name=mlp", "--batch_size=2", "--epochs=5"),
+    *("--data.train_size=400", "--data.test_size=100", "--model.name=mlp", "--batch_size=2", "--epochs=12"),
 ]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from smdl.scoring.batches import checksum
 from smdl.scoring.reading import Reader, ReadRequest
+from smdl.scoring.scoring_options import Scoring
 
 #: Samples that are read and compared.
 COMPARED = 8
@@ -28,8 +29,11 @@ def data_fingerprint(reader: Reader, samples: int, targets: Callable[[Any], Any]
 
 
 def option_texts(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return each option as a text: a value as it is printed, anything else by its type or its name."""
-    return {f"`{name}`": _text(value) for name, value in arguments.items() if name not in _OWN}
+    """Return each option, those of `scoring` too, as a text: a value as it is printed, anything else by its name."""
+    named = {name: value for name, value in arguments.items() if name not in _OWN}
+    if isinstance(scoring := named.get("scoring"), Scoring):
+        named |= vars(scoring)
+    return {f"`{name}`": _text(value) for name, value in named.items()}
 
 
 def _read(reader: Reader, rows: list[int]) -> Any:
