@@ -345,7 +345,7 @@ def test_gradients_of_tokens_are_refused_by_name():
     loader = smdl.DataLoader(
         TensorDataset(TOKENS, TOKENS), Language(), BATCH, scoring=smdl.Scoring(loss=next_token, pooling="mean")
     )
-    with pytest.raises(ValueError, match=r'needs errors, .*callable.* smdl.Objective.recommended\(space="features"\)'):
+    with pytest.raises(ValueError, match=r'Such a model needs objective=.*recommended\(space="features"\)'):
         next(iter(loader))
 
 

@@ -108,7 +108,7 @@ def test_the_example_resumes_after_a_rank_was_lost(tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     assert "2 ranks, 30 steps per epoch" in done.stdout
