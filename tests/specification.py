@@ -10,6 +10,7 @@ from functools import reduce
 from operator import add
 
 import numpy as np
+import torch
 
 from smdl.engine.arithmetic import FLAT, GRID, ROUNDING
 from smdl.engine.distances import doubled_square
@@ -174,11 +175,17 @@ class Specification:
             return float(np.float32(1.0) - np.float32(share))
 
         table = [[similarity(i, j) if bound > 0 else 0.0 for j in range(self.n)] for i in range(self.n)]
-        query = None if self.pool.query is None else self.pool.query.double().tolist()
-        if query is not None and bound > 0:  # mutual information: min(s_ij, max_q s_qj)
-            shares = [[min(self.pair(q, point) * (1.0 / bound), 1.0) for q in query] for point in self.points]
-            caps = [max(float(np.float32(1.0) - np.float32(share)) for share in row) for row in shares]
-            table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in table]
+
+        def nearest_of(others: torch.Tensor | None, nothing: float) -> Vector:
+            if others is None or bound == 0:
+                return [nothing] * self.n
+            shares = [
+                [min(self.pair(q, x) * (1.0 / bound), 1.0) for q in others.double().tolist()] for x in self.points
+            ]
+            return [max(float(np.float32(1.0) - np.float32(share)) for share in row) for row in shares]
+
+        caps, floors = nearest_of(self.pool.query, 1.0), nearest_of(self.pool.away_from, 0.0)
+        table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in table]
         if self.pool.similarities is not None:
             table = self.pool.similarities.double().tolist()
         k = self.objective.neighbours
@@ -190,7 +197,7 @@ class Specification:
                     table[i][j] = 0.0
 
         def rises(a: int, selected: list[int]) -> list[float]:
-            best = {j: max([0.0] + [table[i][j] for i in selected]) for j in covered}
+            best = {j: max([floors[j]] + [table[i][j] for i in selected]) for j in covered}
             return [round(weights[j] * grid * (table[a][j] - best[j])) / grid for j in covered if table[a][j] > best[j]]
 
         self.rises = rises

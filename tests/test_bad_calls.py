@@ -48,6 +48,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "exclude": [*NO_INDICES, list(range(12))],
             "threads": NO_COUNT,
             "size_penalty": [0.5, "1", NAN, []],
+            "query": [*NO_MATRIX, FEATURES[:0], FEATURES[:, :2]],
+            "away_from": [*NO_MATRIX, FEATURES[:0], FEATURES[:, :2]],
         },
     ),
     "evaluate": (

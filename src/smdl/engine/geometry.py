@@ -12,7 +12,7 @@ from torch import Tensor
 
 from smdl.common import memory
 from smdl.engine import arithmetic, neighbours
-from smdl.engine.blocks import COLUMNS, Blocks, BlockSide, tiles
+from smdl.engine.blocks import COLUMNS, ROWS, Blocks, BlockSide, tiles
 from smdl.engine.distances import FeatureSpace, Metric, in_safe_range
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.pool import Pool, host, real
@@ -167,16 +167,37 @@ class Geometry:
     @cached_property
     def caps(self) -> Tensor | None:
         """max_{q ∈ Q} s_qj of every sample j that is to be covered, (N,), for a pool with a query."""
-        if self.pool.query is None or self.metric.bound == 0.0:
+        return self._nearest_of("query")
+
+    @cached_property
+    def floors(self) -> Tensor | None:
+        """max_{p ∈ P} s_pj of every sample j that is to be covered, (N,), for a pool with away_from."""
+        return self._nearest_of("away_from")
+
+    def _nearest_of(self, name: str) -> Tensor | None:
+        if getattr(self.pool, name) is None or self.metric.bound == 0.0:
             return None
-        if isinstance(self.space, GradientSpace):
-            raise ValueError('a query needs space="features": its samples have no gradients')
-        query = self.pool.query.to(self.pool.device) * self.scaled_features[1]
-        if self.objective.distance == "correlation":
-            query = torch.from_numpy(arithmetic.centred(host(query))).to(self.pool.device)
-        side = self.blocks.side_of(query)
-        parts = [self.blocks.similarities(side, columns).amax(0) for _, columns in self.covered_blocks()]
+        parts, total = [], len(self.pool) if self.covered is None else len(self.covered)
+        for columns, side in self.covered_blocks():
+            parts.append(self.nearest_other(name, side))
+            self.report(name, columns.stop, total)
         return torch.cat(parts)
+
+    def nearest_other(self, name: str, side: BlockSide) -> Tensor:
+        """Return the similarity of some samples to the most similar row of the query or of away_from."""
+        best = torch.zeros(len(side.rows), device=self.pool.device)
+        for rows in self.others(name).split(ROWS):
+            best = torch.maximum(best, self.blocks.similarities(self.blocks.side_of(rows), side).amax(0))
+        return best
+
+    def others(self, name: str) -> Tensor:
+        """Return the query or away_from as the space holds features."""
+        if name not in self._moved:
+            rows = getattr(self.pool, name).to(self.pool.device) * self.scaled_features[1]
+            if self.objective.distance == "correlation":
+                rows = torch.from_numpy(arithmetic.centred(host(rows))).to(self.pool.device)
+            self._moved[name] = rows
+        return self._moved[name]
 
     def random_rows(self, start: int, stop: int) -> Tensor:
         """Return rows start..stop of a random order of the samples with a weight, which is always the same."""

@@ -202,6 +202,9 @@ class Problem:
                 raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
         if pool.similarities is not None:
             _check_similarities(objective)
+        for name in OTHERS:
+            if getattr(pool, name) is not None:
+                check_others(name, objective, pool.similarities is not None)
         self._scores: dict[str, np.ndarray] = {}  # of modular terms
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool, engine)
@@ -244,6 +247,22 @@ class Problem:
         """Return the factor of a set term's gains: weight / unit, or 0 if the unit is 0."""
         unit = self.set_terms[name].unit
         return self.objective.weights[name] / unit if unit > 0 else 0.0
+
+
+#: Features of samples outside of the pool, by their names in `Pool` and `select`, and the terms that use them.
+OTHERS = {"query": ("facility_location",), "away_from": ("facility_location",)}
+
+
+def check_others(name: str, objective: Objective, similarities: bool = False) -> None:
+    """Raise an error if an objective has no use for a query or for away_from."""
+    if not any(term in objective.weights for term in OTHERS[name]):
+        raise ValueError(
+            f"{name} is about {' or '.join(OTHERS[name])}: the objective has {', '.join(objective.weights)}"
+        )
+    if objective.space == "gradients":
+        raise ValueError(f'{name} needs space="features": its samples have no gradients')
+    if similarities:
+        raise ValueError(f"{name} needs features, and this pool has similarities alone")
 
 
 #: Terms that need no features.

@@ -15,8 +15,8 @@ from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
 from smdl.engine.limits import candidates_of, check_indices, check_search, check_size, make_limits, size_of
 from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
-from smdl.engine.objective import Objective, as_objective
-from smdl.engine.pool import HALVES, LARGE, Array, Pool
+from smdl.engine.objective import OTHERS, Objective, as_objective, check_others
+from smdl.engine.pool import HALVES, LARGE, Array, Pool, other_rows
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
 
@@ -66,6 +66,7 @@ class Shape(NamedTuple):
     device: torch.device = torch.device("cpu")
     half: bool = False
     pool: Pool | None = None
+    others: int = 0  # rows of the query and of away_from
 
 
 @dataclass(eq=False)  # a frozen one takes several times as long to make, which counts per step
@@ -92,10 +93,12 @@ class SelectionPlan:
 
     @cached_property
     def _costs(self) -> tuple[int, float, float]:
-        (n, width, _, half, _), distance = self.shape, self.objective.distance
+        n, width, half, distance = self.samples, self.shape.features, self.shape.half, self.objective.distance
         copied = 4 * n * width if half and n * width <= LARGE else 0
         copied += 4 * n * width if distance == "correlation" and self.engine != "rows" else 0
         memory, passes, seconds = _costs_of(self)
+        if self.engine != "rows":
+            seconds += self.shape.others * (self.objective.sample or n) * _pair(width)
         passes += 3 + (distance == "euclidean") * 2
         return copied + memory + 48 * n, passes, seconds + passes * n * width * ROW
 
@@ -160,13 +163,20 @@ def explain(
     """
     for name in ("seed", "spread", "progress"):  # they change nothing about the way
         options.pop(name, None)
-    return prepare(shape_of(pool), as_objective(objective), size, **options).plan
+    shape, wanted = shape_of(pool), as_objective(objective)
+    for name in OTHERS:
+        rows = options.pop(name, None)
+        if rows is not None:
+            check_others(name, wanted, shape.pool is not None and shape.pool.similarities is not None)
+            shape = shape._replace(others=shape.others + len(other_rows(name, rows, shape.features)))
+    return prepare(shape, wanted, size, **options).plan
 
 
 def shape_of(pool: Any) -> Shape:
     """Return the shape of a pool or of features, whose values are not read."""
     if isinstance(pool, Pool):
-        return Shape(len(pool), pool.features.shape[1], pool.device, pool.features.dtype in HALVES, pool)
+        others = sum(len(rows) for rows in (pool.query, pool.away_from) if rows is not None)
+        return Shape(len(pool), pool.features.shape[1], pool.device, pool.features.dtype in HALVES, pool, others)
     features, shape = pool, getattr(pool, "shape", None) or np.shape(pool)
     if len(shape) != 2:
         raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
@@ -285,7 +295,7 @@ def _costs_of(plan: SelectionPlan) -> tuple[int, float, float]:
     (n, width), size, engine, objective = plan.shape[:2], plan.size, plan.engine, plan.objective
     if engine == "rows":
         return 0, 1 + size / 25, size * n * (LOOK + width * ROW / 3)  # lazy greedy skips most rows
-    pair = 2 * width / multiplications_per_second() + FINISH
+    pair = _pair(width)
     if engine == "graph":
         pairs, held = n**2, 0 if plan.search == "exact" else 4 * n * width
         if plan.search == "inverted":
@@ -299,6 +309,11 @@ def _costs_of(plan: SelectionPlan) -> tuple[int, float, float]:
     if plan.optimizer == "subset":
         return memory + BYTES * ENTRIES, (engine == "blocks") + passes, seconds + ENTRIES * ENTRY
     return memory, (engine == "blocks") + passes, seconds + (engine == "sample") * size * n * BOUND
+
+
+def _pair(width: int) -> float:
+    """Return the seconds that the similarity of two samples takes."""
+    return 2 * width / multiplications_per_second() + FINISH
 
 
 def _evaluated(plan: SelectionPlan) -> float:

@@ -26,7 +26,8 @@ class Pool:
     reference      (N, M)  features of a frozen reference model (for feature_match)
     errors         (N, C)  gradient of each sample's loss with respect to the model's output (for space="gradients");
                            by default that of cross-entropy, probabilities − onehot(labels)
-    query          (Q, D)  features of the samples that facility_location is to be about
+    query          (Q, D)  features of samples that the picks are to be about
+    away_from      (P, D)  features of samples that are there already: the picks are to add to them
     importance     (N,)    how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1
                            by default
     bias                   whether the last layer has one (for space="gradients")
@@ -48,6 +49,7 @@ class Pool:
         *,
         errors: Array | None = None,
         query: Array | None = None,
+        away_from: Array | None = None,
         importance: Array | None = None,
         bias: bool = True,
     ) -> None:
@@ -63,15 +65,13 @@ class Pool:
         self.losses = self._column("losses", losses, dimensions=1)
         self.labels = None if labels is None else self._class_numbers(labels)
         self.given_errors = self._column("errors", errors)
-        self.query = None if query is None else as_matrix("query", query)
+        self.query = None if query is None else other_rows("query", query, self.features.shape[1])
+        self.away_from = None if away_from is None else other_rows("away_from", away_from, self.features.shape[1])
         self.importance = None if importance is None else self._column("importance", importance, dimensions=1)
         if self.importance is not None and float(self.importance.min()) < 0:
             raise ValueError(f"importance must be ≥ 0, got {float(self.importance.min()):.6g}")
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
-        if self.query is not None and self.query.shape[1] != self.features.shape[1]:
-            columns, wanted = self.query.shape[1], self.features.shape[1]
-            raise ValueError(f"query must have as many columns as features: {wanted}, got {columns}")
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
         if self.labels is not None:
@@ -119,15 +119,17 @@ class Pool:
         return pool
 
     def changed(self, **columns: Any) -> "Pool":
-        """Return a pool of the same features and query with other columns: `pool.changed(probabilities=p)`. What was
-        computed from the features alone is not computed again, so the next selection from the same rows is cheap."""
-        known = dict(self._columns())
+        """Return a pool of the same features with other columns: `pool.changed(probabilities=p)`. What was computed
+        from the features alone is not computed again, so the next selection from the same rows is cheap."""
+        known = {**dict(self._columns()), "query": self.query, "away_from": self.away_from}
         for name in columns:
             if name not in known:
                 raise ValueError(unknown("column", name, known))
-        twin = Pool(self.features, **{**known, **columns}, query=self.query, bias=self.bias)
+        twin = Pool(self.features, **{**known, **columns}, bias=self.bias)
         for name in ("is_torch", "similarities", "rows", "kept"):
             setattr(twin, name, getattr(self, name))
+        if twin.query is not self.query:  # similarities that are kept are those to the query
+            twin.kept = {}
         return twin
 
     def without_scores(self) -> "Pool":
@@ -347,6 +349,16 @@ def as_matrix(name: str, value: Array) -> Tensor:
     """Return a tensor of finite numbers, (samples, columns); errors call it `name`."""
     tensor = finite(name, value)
     _check_shape(name, tensor, dimensions=2)
+    return tensor
+
+
+def other_rows(name: str, value: Array, columns: int) -> Tensor:
+    """Return features of samples outside of the pool, (at least 1, columns)."""
+    tensor = as_matrix(name, value)
+    if tensor.shape[1] != columns:
+        raise ValueError(f"{name} must have as many columns as features: {columns}, got {tensor.shape[1]}")
+    if len(tensor) == 0:
+        raise ValueError(f"{name} must have at least one row, got an empty array of shape {tuple(tensor.shape)}")
     return tensor
 
 

@@ -107,12 +107,7 @@ class Selection:
         """The value with facility_location measured on other random samples than those that the picks were chosen by:
         an estimate without bias. None unless the objective has a sample that is smaller than the pool."""
         term = None if self._problem is None else self._problem.set_terms.get("facility_location")
-        if (
-            self._problem is None
-            or not isinstance(term, FacilityLocation)
-            or term.geometry.covered is None
-            or self._problem.pool.query is not None
-        ):
+        if self._problem is None or not isinstance(term, FacilityLocation) or term.geometry.covered is None:
             return None
         rows = torch.from_numpy(self._pool_rows).to(term.pool.device)
         others = term.geometry.random_rows(term.count, 2 * term.count)
@@ -160,6 +155,8 @@ def select(
     *,
     fraction: float | None = None,
     initial: Array | None = None,
+    query: Array | None = None,
+    away_from: Array | None = None,
     costs: Array | None = None,
     budget: float | None = None,
     groups: Array | None = None,
@@ -181,6 +178,8 @@ def select(
     objective     an Objective, or the name of a preset ("paper") or of a term ("facility_location")
     size          how many samples to pick, or (low, high) with size_penalty. `fraction`: a share of the candidates
     initial       indices that are chosen already: gains count from there, and they are not returned
+    query         features of samples that the picks are to be about, (Q, D): the mutual information with them
+    away_from     features of samples that are there already, (P, D): the gain of the picks beside them
     costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
     groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
     optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
@@ -200,7 +199,7 @@ def select(
     done and how long it takes; above a minute `select` warns.
     """
     chosen = pick(
-        as_pool(pool),
+        with_others(as_pool(pool), query, away_from),
         as_objective(objective),
         size,
         seed=seed,
@@ -282,9 +281,22 @@ def as_pool(pool: Pool | Array) -> Pool:
     return Pool(pool)
 
 
-def evaluate(pool: Pool | Array, objective: Objective | str, indices: Array) -> Evaluation:
+def with_others(pool: Pool, query: Array | None, away_from: Array | None) -> Pool:
+    """Return the pool with this query and these samples to keep away from; None leaves the pool's own."""
+    given = {name: rows for name, rows in (("query", query), ("away_from", away_from)) if rows is not None}
+    return pool.changed(**given) if given else pool
+
+
+def evaluate(
+    pool: Pool | Array,
+    objective: Objective | str,
+    indices: Array,
+    *,
+    query: Array | None = None,
+    away_from: Array | None = None,
+) -> Evaluation:
     """Return F(S) of any subset, by the rules of `select`."""
-    pool, objective = as_pool(pool), as_objective(objective)
+    pool, objective = with_others(as_pool(pool), query, away_from), as_objective(objective)
     if not objective.diminishing:
         raise ValueError(
             choice("normalize", objective.normalize, '"pool" to evaluate a set: per-step scores have no F(S)')

@@ -37,6 +37,8 @@ class Selector:
         *,
         fraction: float | None = None,
         initial: Array | None = None,
+        query: Array | None = None,
+        away_from: Array | None = None,
         costs: Array | None = None,
         budget: float | None = None,
         groups: Array | None = None,

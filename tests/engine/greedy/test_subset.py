@@ -34,6 +34,8 @@ def test_the_stages_follow_the_plain_loops(space, pool, data):
     objective = smdl.Objective(
         facility_location=1.0, uncertainty=uncertainty, distance=distance, space=space, sample=sample
     )
+    if space == "features" and distance in ("euclidean", "gaussian") and data.draw(st.booleans()):
+        pool = pool.changed(away_from=np.ones((1, pool.features.shape[1]), np.float32))
     initial = data.draw(st.sampled_from([[], [0]]))
     size, seed = data.draw(st.integers(1, n - 1)), data.draw(st.integers(0, 2**40))
     entries, candidates = data.draw(st.sampled_from([1, 3 * n, 10**6])), data.draw(st.sampled_from([size, n]))

@@ -56,7 +56,7 @@ class Staged:
         self._problem, self._geometry, self._key = problem, problem.geometry, np.uint64(key)
         self._left, self._begun = candidates, len(initial) > 0
         self._coefficient, self._weights = problem.coefficient("facility_location") / term.grid, term.weights
-        self._coverage = torch.zeros(term.count, device=term.pool.device)
+        self._coverage = term.empty_coverage()
         for row in torch.from_numpy(initial.astype(np.int64)).to(term.pool.device):
             self._coverage = torch.maximum(self._coverage, term.similarities(row))
 

@@ -20,6 +20,7 @@ class DenseFacilityLocation(NamedTuple):
 
     similarities: np.ndarray  # (N, N) float32
     weights: np.ndarray | None  # (N,) float64 of the samples to be represented
+    coverage: np.ndarray  # (N,) float32, see `empty_coverage`
     coefficient: float
 
 
@@ -29,6 +30,7 @@ class SparseFacilityLocation(NamedTuple):
     neighbours: np.ndarray  # (N, k) int32
     similarities: np.ndarray  # (N, k) float32
     weights: np.ndarray | None
+    coverage: np.ndarray
     coefficient: float
 
 
@@ -52,8 +54,8 @@ def _one_rise(similarity, weights, best, j):
     return np.rint(weights[j] * found)
 
 
-def _nothing_covered(term):
-    return np.zeros(len(term.similarities), np.float32)
+def _covered_so_far(term):
+    return term.coverage.copy()
 
 
 def _dense_gain(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
@@ -78,10 +80,6 @@ def _add_sparse(term, state, a):
         state[j] = max(state[j], term.similarities[a, t])
 
 
-def _covered_so_far(term):
-    return term.coverage.copy()
-
-
 def _listed_gain(term, state, base, a, picked, seen, count, bound, best):  # noqa: ARG001
     total = 0.0
     for t in range(term.starts[a], term.starts[a + 1]):
@@ -104,13 +102,15 @@ class FacilityLocation(SetTerm):
     float32: multiples of 2⁻²⁴, whose float64 sums are exact. With `neighbours=k` a sample represents only itself and
     the k − 1 samples nearest to it.
 
-    With a query Q, F(S) = Σ_{j ∈ W} min(max_{i ∈ S} s_ij, max_{q ∈ Q} s_qj): the mutual information of S and Q. A
-    sample counts only as far as it is similar to the query.
+    With a query Q and away_from P, F(S) = Σ_{j ∈ W} w_j max(0, min(max_{i ∈ S} s_ij, max_{q ∈ Q} s_qj)
+    − max_{p ∈ P} s_pj). The query alone is the mutual information of S and Q: a sample counts only as far as it is
+    similar to the query. P alone is the conditional gain F(S ∪ P) − F(P): a sample counts as far as the batch is
+    nearer to it than P is. Both are the conditional mutual information.
     """
 
     loops: ClassVar = {
-        DenseFacilityLocation: Loops(_nothing_covered, _dense_gain, _add_dense),
-        SparseFacilityLocation: Loops(_nothing_covered, _sparse_gain, _add_sparse),
+        DenseFacilityLocation: Loops(_covered_so_far, _dense_gain, _add_dense),
+        SparseFacilityLocation: Loops(_covered_so_far, _sparse_gain, _add_sparse),
         ListedFacilityLocation: Loops(_covered_so_far, _listed_gain, _add_listed),
     }
 
@@ -133,8 +133,13 @@ class FacilityLocation(SetTerm):
         return weights * grid, grid, total
 
     def start(self, parts: Tensor) -> None:
-        self._coverage = torch.zeros(len(parts), self.count, device=self.pool.device)
+        self._coverage = self.empty_coverage().expand(len(parts), -1).clone()
         self._weights = None if self.weights is None else widest(self.weights, self.pool.device)
+
+    def empty_coverage(self) -> Tensor:
+        """Return how well every sample is represented by the empty batch, (count,): by `away_from`, or not at all."""
+        floors = self.geometry.floors if self.unit > 0 else None
+        return torch.zeros(self.count, device=self.pool.device) if floors is None else floors.clone()
 
     def gains(self, candidates: Tensor) -> Tensor:
         out = self.tensor(*candidates.shape)
@@ -165,13 +170,17 @@ class FacilityLocation(SetTerm):
         return similarities if caps is None else similarities.clamp_(max=caps[columns])
 
     def mean_coverage(self, chosen: Tensor, covered: Tensor) -> float:
-        """Return the weighted mean, over `covered`, of the similarity to the most similar sample of `chosen`."""
+        """Return the weighted mean, over `covered`, of how well `chosen` represents a sample."""
         blocks, total, importance = self.geometry.blocks, 0.0, self.geometry.importance
         weights = np.ones(len(covered)) if importance is None else importance[host(covered)]
         for part in tiles(len(covered), ROWS):
             side = blocks.side(covered[part])
             parts = (blocks.similarities(side, blocks.side(chosen[k])) for k in tiles(len(chosen), COLUMNS))
             best = torch.stack([part.amax(1) for part in parts]).amax(0)
+            if self.pool.query is not None:
+                best = torch.minimum(best, self.geometry.nearest_other("query", side))
+            if self.pool.away_from is not None:
+                best = (best - self.geometry.nearest_other("away_from", side)).clamp_(min=0)
             total += float(host(best).astype(np.float64) @ weights[part])
         return total / weights.sum()
 
@@ -206,17 +215,17 @@ class FacilityLocation(SetTerm):
         return engine in ("dense", "graph")
 
     def compiled(self, coefficient: float, size: int) -> DenseFacilityLocation | SparseFacilityLocation:  # noqa: ARG002
-        graph, coefficient = self.geometry.graph, coefficient / self.grid
+        graph, coverage, coefficient = self.geometry.graph, host(self.empty_coverage()), coefficient / self.grid
         if graph is not None:
-            return SparseFacilityLocation(*graph, self.weights, coefficient)
+            return SparseFacilityLocation(*graph, self.weights, coverage, coefficient)
         matrix = self.geometry.similarities
         assert matrix is not None
-        return DenseFacilityLocation(matrix.numpy(), self.weights, coefficient)
+        return DenseFacilityLocation(matrix.numpy(), self.weights, coverage, coefficient)
 
     def shares(self, chosen: Tensor) -> np.ndarray:
-        """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Counts on
-        a sample of the pool are scaled to the whole pool."""
-        best = torch.zeros(self.count, device=self.pool.device)
+        """Count for each pick the samples to which it is the most similar pick; ties go to the earlier pick. Samples
+        that `away_from` represents as well count for none. Counts on a sample of the pool are scaled to the pool."""
+        best = self.empty_coverage()
         owner = torch.full((self.count,), -1, device=self.pool.device)
         for k, index in enumerate(chosen):
             similarities = self.similarities(index)
