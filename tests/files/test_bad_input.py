@@ -34,6 +34,8 @@ def refused(arguments, capsys, monkeypatch, code=2):
     [
         ("shards", "give --size or --fraction"),
         ("shards --size 5 --fraction 0.1", "give --size or --fraction"),
+        ("shards --size 5,,10", "expected a whole number ≥ 1, got ''"),
+        ("shards --size 5,301", "size must be at most the 300 rows that may be chosen, got 301"),
         ("shards --size 0", "expected a whole number ≥ 1, got '0'"),
         ("shards --size 301", "size must be at most the 300 rows that may be chosen, got 301"),
         ("shards --size 201 --exclude first.npy", "size must be at most the 200 rows that may be chosen, got 201"),
@@ -63,7 +65,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("short.npy --size 5", "short.npy cannot be read: features of shape (300, 4) needs"),
         ("shards --size 5 --exclude beyond.npy", "must be rows in 0..299, got 300"),
         ("shards --size 5 --exclude fractions.npy", "must be row numbers, got float64"),
-        ("shards --size 5 --out chosen.txt", "--out must be a file of the kind .parquet, .csv, .json, .npy"),
+        ("shards --size 5 --out chosen.txt", "--out must be a file of the kind .parquet, .csv, .jsonl, .json, .npy"),
         ("shards --size 5 --out s3://bucket/chosen.csv", "--out must be a local file"),
         ("shards/0.npy --size 5 --out shards/0.npy", "must not be one of the input files"),
         ("shards/0.npy --size 5 --out shards/../shards/0.npy", "must not be one of the input files"),

@@ -40,6 +40,20 @@ def test_one_part_gives_the_rows_of_select(rows):
     assert chosen(partitions=1) == expected.indices.tolist()
 
 
+def test_several_sizes_are_beginnings_of_one_order():
+    every = chosen(size=(30, 5, 12), partitions=2)
+    assert every == chosen("one.npy", size=30, partitions=2)
+    for size in (5, 12):
+        assert np.load(f"chosen-{size}.npy").tolist() == every[:size]
+    numbers = read_json(Path("chosen.select/selection.json"))
+    assert [each["size"] for each in numbers["sizes"]] == [5, 12, 30]
+    assert numbers["sizes"][-1]["chosen"] == pytest.approx(numbers["distance"]["chosen"]["mean"])
+    assert f"{numbers['sizes'][0]['chosen']:.4g}" in render_selection(Path("chosen.select")).read_text()
+    Path("chosen-5.npy").write_bytes(b"changed")
+    with pytest.raises(ValueError, match=r"chosen-5\.npy was changed after smdl wrote it"):
+        chosen(size=(30, 5, 12), partitions=2)
+
+
 @pytest.mark.parametrize("objective", ["facility_location", "redundancy"])
 def test_parts_and_merges_give_what_their_selections_give(objective, rows):
     """The plan, written as plain loops."""

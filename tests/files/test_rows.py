@@ -1,5 +1,6 @@
 """Rows of every format, local or by URL: the same numbers; and what does not fit together is named."""
 
+import json
 import pickle
 import struct
 
@@ -51,11 +52,17 @@ def write(path, kind):
             pq.write_table(pa.table({**WIDE, **table}), path, row_group_size=30)
         case "a.csv":
             pyarrow.csv.write_csv(pa.table({**WIDE, **table}), path)
+        case "wide.jsonl" | "list.jsonl":
+            every = [{name: float(values[i]) for name, values in WIDE.items()} for i in range(100)]
+            if kind == "list.jsonl":
+                every = [{"X": X[i].tolist()} for i in range(100)]
+            lines = [{**row, "y": int(Y[i]), "text": str(TEXT[i])} for i, row in enumerate(every)]
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return {} if kind.endswith(".npy") else {"labels": "y", "groups": "text"}
 
 
 KINDS = ("a.npy", "f-order.npy", "a.npz", "compressed.npz", "a.safetensors", "fixed.parquet", "list.parquet",
-         "wide.parquet", "a.csv")  # fmt: skip
+         "wide.parquet", "a.csv", "wide.jsonl", "list.jsonl")  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

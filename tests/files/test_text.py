@@ -100,6 +100,11 @@ def test_a_csv_gives_the_rows_of_a_parquet(monkeypatch):
     assert run(inputs=("texts.csv",), text="code") == expected([str(7 * i) for i in range(60)])
 
 
+def test_json_lines_give_the_rows_of_a_parquet():
+    Path("texts.jsonl").write_text("".join(json.dumps({"body": text, "n": 1}) + "\n" for text in TEXTS))
+    assert run(inputs=("texts.jsonl",)) == expected()
+
+
 def test_the_output_has_the_texts(tmp_path):
     for name in ("chosen.parquet", "chosen.csv", "chosen.json"):
         path = run(name, groups="topic")
@@ -233,10 +238,13 @@ def test_explain_says_what_the_embeddings_cost(capsys):
         ("shards --text bdy --model toy", "shards/a.parquet: unknown column of text 'bdy'; did you mean 'body'?"),
         ("shards --text body --model toy --features topic", "give --features or --text, not both"),
         ("numbers.parquet --text x --model toy", "--text must be a column of text, got x of int64"),
-        ("x.npy --text x --model toy", "--text reads a column of .parquet or .csv, got x.npy"),
+        ("x.npy --text x --model toy", "--text reads a column of .parquet, .csv or .jsonl, got x.npy"),
         ("empty.parquet --text body --model toy", "empty.parquet has no rows"),
         ("shards --text body --model toy --objective feature_coverage", "feature_coverage"),
-        ("shards --text body --model toy --query x.npy", "--text reads a column of .parquet or .csv, got x.npy"),
+        (
+            "shards --text body --model toy --query x.npy",
+            "--text reads a column of .parquet, .csv or .jsonl, got x.npy",
+        ),
         ("shards --text body --model toy --query none.parquet", "1 row has no text: none.parquet row 0"),
     ],
 )

@@ -145,8 +145,11 @@ def select(options: Options) -> int:
         display.phase("drawing the report")
         page = render_selection(chooser.request.folder)
     print(f"{count:,} of {len(chooser.source):,} rows: {options.out}")
-    if options.size is not None and count < options.size:
-        print(f"! --size asks for {options.size:,} rows; --per_group and --budget allow no more than {count:,}")
+    request = chooser.request
+    for size in request.sizes[:-1]:
+        print(f"the first {min(size, count):,} of them: {request.out_of(size)}")
+    if request.sizes and count < request.sizes[-1]:
+        print(f"! --size asks for {request.sizes[-1]:,} rows; --per_group and --budget allow no more than {count:,}")
     print(f"report: {page}")
     return 0
 

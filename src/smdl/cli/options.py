@@ -16,6 +16,11 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
+def _sizes(value: Any) -> tuple[int, ...]:
+    """Type of an option: whole numbers ≥ 1, separated by commas."""
+    return tuple(value) if isinstance(value, list | tuple) else tuple(map(_whole, str(value).split(",")))
+
+
 def _whole_or_auto(value: Any) -> int | str:
     return value if value == "auto" else _whole(value)
 
@@ -153,9 +158,9 @@ COMMANDS = {
             "inputs": {
                 "nargs": "+",
                 "metavar": "FILE",
-                "help": "files, patterns or folders: .npy .npz .safetensors .parquet .csv",
+                "help": "files, patterns or folders: .npy .npz .safetensors .parquet .csv .jsonl",
             },
-            "--size": {"type": _whole, "help": "how many rows to choose"},
+            "--size": {"type": _sizes, "help": "how many rows to choose; 100,300,1000: three sizes of one order"},
             "--fraction": {"type": float, "help": "share of the rows to choose, instead of --size"},
             "--objective": {
                 "type": str | dict[str, Any],
@@ -165,7 +170,7 @@ COMMANDS = {
             "--out": {
                 "type": Path,
                 "default": Path("chosen.csv"),
-                "help": ".parquet, .csv, .json, or .npy (row numbers)",
+                "help": ".parquet, .csv, .jsonl, .json, or .npy (row numbers)",
             },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
@@ -253,7 +258,7 @@ COMMANDS = {
         {
             "inputs": {"nargs": "+", "metavar": "FILE", "help": "files, patterns or folders, as for smdl select"},
             "--similarity": {"type": float, "default": 0.95, "help": "cosine similarity from which on a row is a copy"},
-            "--out": {"type": Path, "default": Path("kept.csv"), "help": ".parquet, .csv, .json, or .npy (kept rows)"},
+            "--out": {"type": Path, "default": Path("kept.csv"), "help": ".parquet, .csv, .jsonl, .json, or .npy"},
             "--keep": {"type": str, "default": "central", "help": "row of a group to keep: central, or first"},
             "--keep_by": {"type": str, "help": "column of numbers: keep the row with the highest one"},
             "--against": {"type": str, "help": "file whose near-copies are dropped: a test set, or an earlier output"},

@@ -46,7 +46,9 @@ class Chooser:
         self.request = request
         whole_number("seed", request.seed, least=0)
         one_of("engine", request.engine, ENGINES)
-        for name in ("size", "partitions", "per_group", "threads"):
+        for size in request.sizes:
+            whole_number("size", size)
+        for name in ("partitions", "per_group", "threads"):
             if getattr(request, name) is not None:
                 whole_number(name, getattr(request, name))
         if request.threads is not None and request.threads > cores():
@@ -62,8 +64,10 @@ class Chooser:
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
         self._check_limits()
         self.plan = self._plan(NO_ROWS)
-        self.output = ProtectedOutput(request.out, request.folder, request.force)
-        check_output(self.output, request.folder, self.source, request.inputs)
+        paths = [request.out, *(request.out_of(size) for size in request.sizes[:-1])]
+        self.outputs = [ProtectedOutput(path, request.folder, request.force) for path in paths]
+        for output in self.outputs:
+            check_output(output, request.folder, self.source, request.inputs)
         self.classes = self._classes()
         self.embedder = None
         if isinstance(self.source, TextRows):
@@ -108,17 +112,24 @@ class Chooser:
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
                 table = self._table(part)
-                safe = request.spreadsheet_safe and request.out.suffix == ".csv"
-                shown = marked_table(table) if safe else table
-                if kept := self.output.write(table_bytes(request.out, shown)):
-                    display.note(f"{request.out} was changed after it was written: it is now {kept}")
+                self._write(table, display)
                 display.phase("measuring what was chosen")
-                write_snapshot(request.folder, job, part, table, settings_of(request), time.perf_counter() - started)
+                numbers = settings_of(request), time.perf_counter() - started
+                write_snapshot(request.folder, job, part, table, *numbers, request.sizes)
         except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT, "the same command") from None
         finally:
             engine.close()
         return len(part.rows)
+
+    def _write(self, table: Table, display: Display) -> None:
+        """Write the chosen rows, and the first of them for every smaller size."""
+        safe = self.request.spreadsheet_safe and self.request.out.suffix == ".csv"
+        shown = marked_table(table) if safe else table
+        for output, size in zip(self.outputs, (None, *self.request.sizes[:-1]), strict=True):
+            first = {name: values[:size] for name, values in shown.items()}
+            if kept := output.write(table_bytes(output.path, first)):
+                display.note(f"{output.path} was changed after it was written: it is now {kept}")
 
     @contextmanager
     def _work_folder(self) -> Iterator[None]:
@@ -235,7 +246,7 @@ class Chooser:
             raise ValueError("--per_group needs --groups: the column that says which group a row belongs to")
         if request.budget is not None:
             positive("budget", request.budget)
-            if self.request.size is not None or self.request.fraction is not None:
+            if request.sizes or request.fraction is not None:
                 raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
             costs = self.source.column("costs")
             if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
@@ -265,7 +276,7 @@ class Chooser:
         request, mask = self.request, np.ones(len(self.source), bool)
         for gone in (dropped, self.exclude, self.initial):
             mask[gone] = False
-        rows, size = int(mask.sum()), request.size
+        rows, size = int(mask.sum()), request.sizes[-1] if request.sizes else None
         if rows == 0:
             raise ValueError("no row may be chosen: see --exclude, --initial, --skip_nan")
         if [size, request.fraction, request.per_group, request.budget].count(None) == 4:

@@ -74,6 +74,12 @@ def _json(table: Table) -> bytes:
     return (json.dumps(rows, indent=1, default=str) + "\n").encode()
 
 
+def _json_lines(table: Table) -> bytes:
+    columns: dict[str, list[Any]] = {name: values.tolist() for name, values in table.items()}
+    rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    return "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows).encode()
+
+
 def _npy(table: Table) -> bytes:
     """The row numbers alone."""
     file = io.BytesIO()
@@ -81,4 +87,10 @@ def _npy(table: Table) -> bytes:
     return file.getvalue()
 
 
-WRITERS: dict[str, Callable[[Table], bytes]] = {".parquet": _parquet, ".csv": _csv, ".json": _json, ".npy": _npy}
+WRITERS: dict[str, Callable[[Table], bytes]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+    ".json": _json,
+    ".npy": _npy,
+}

@@ -12,7 +12,7 @@ class SelectRequest:
 
     inputs: tuple[str, ...]
     out: Path = Path("chosen.csv")
-    size: int | None = None
+    size: int | tuple[int, ...] | None = None
     fraction: float | None = None
     objective: str | Mapping[str, Any] = "facility_location"
     features: tuple[str, ...] = ()
@@ -39,6 +39,16 @@ class SelectRequest:
     force: bool = False
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of rows to choose, ascending: the choice of each is the beginning of the next one."""
+        given = (self.size,) if isinstance(self.size, int) else self.size or ()
+        return tuple(sorted(set(given)))
+
+    def out_of(self, size: int) -> Path:
+        """Return the output of a size: chosen-100.csv beside chosen.csv, which has the largest one."""
+        return self.out if size == max(self.sizes) else self.out.with_name(f"{self.out.stem}-{size}{self.out.suffix}")
+
+    @property
     def folder(self) -> Path:
         """The folder of partial results and the report: chosen.select beside chosen.parquet."""
         return self.out.with_name(f"{self.out.stem}.select")
@@ -53,4 +63,4 @@ def settings_of(request: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

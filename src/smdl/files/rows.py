@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from smdl.common.messages import unknown
+from smdl.files.json_lines import JsonLinesFile
 from smdl.files.row_files import (
     NpyFile,
     NpzFile,
@@ -28,6 +29,7 @@ FORMATS: dict[str, Callable[[str], RowFile]] = {
     ".safetensors": SafetensorsFile,
     ".parquet": ParquetFile,
     ".csv": CsvFile,
+    ".jsonl": JsonLinesFile,
 }
 #: Names of the features if a file has several matrices.
 USUAL = ("features", "embeddings", "embedding")

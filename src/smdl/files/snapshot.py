@@ -2,6 +2,7 @@
 
 import io
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,16 @@ _SAMPLE, _RANDOM = 0, 1
 
 
 def write_snapshot(
-    folder: Path, job: Job, part: ChosenPart, table: Table, settings: dict[str, Any], seconds: float
+    folder: Path,
+    job: Job,
+    part: ChosenPart,
+    table: Table,
+    settings: dict[str, Any],
+    seconds: float,
+    sizes: Sequence[int] = (),
 ) -> None:
-    """Write selection.json and map.npz. Distances are Euclidean, between rows that were not chosen and chosen ones."""
+    """Write selection.json and map.npz. Distances are Euclidean, between rows that were not chosen and chosen ones.
+    `sizes` are numbers of first rows whose distances the page shows too."""
     source = job.source
     sample = _random_rows(job, _SAMPLE, SAMPLE)
     chosen_rows = np.sort(part.rows)
@@ -35,8 +43,9 @@ def write_snapshot(
     random_rows = _random_rows(job, _RANDOM, len(part.rows))
     others = _floats(source.features_at(random_rows))
     outside = ~np.isin(sample, part.rows) & ~np.isin(sample, random_rows)
-    distances, nearest = _nearest(points[torch.from_numpy(outside)], chosen)
-    by_chance, _ = _nearest(points[torch.from_numpy(outside)], others)
+    rest = points[torch.from_numpy(outside)]
+    distances, nearest = _nearest(rest, chosen)
+    by_chance, _ = _nearest(rest, others)
     centre, axes, held = principal_axes(points)
     shown = np.argsort(part.rows) < SHOWN  # the first picks
     map_file = io.BytesIO()
@@ -69,11 +78,30 @@ def write_snapshot(
             "gains": part.gains.tolist(),
             "recall": None if np.isnan(part.recall) else part.recall,
             "distance": {"chosen": _summary(distances), "random": _summary(by_chance), "rows": int(outside.sum())},
+            "sizes": [
+                {
+                    "size": size,
+                    "value": float(part.gains[:size].sum()),
+                    **_of_size(size, part.rows, rest, chosen, others),
+                }
+                for size in sizes
+                if size <= len(part.rows)
+            ],
             "groups": _groups(job, table, sample[outside], distances),
             "pairs": pairs,
         },
         checksum=True,
     )
+
+
+def _of_size(size: int, order: np.ndarray, rest: Tensor, chosen: Tensor, others: Tensor) -> dict[str, float | None]:
+    """Return the mean distance to the first `size` chosen rows, and to as many random ones."""
+    if not len(rest):
+        return {"chosen": None, "random": None}
+    first = torch.from_numpy(np.argsort(np.argsort(order)))[:size]  # chosen rows ascend
+    drawn = torch.from_numpy(np.random.default_rng(size).permutation(len(others))[:size])
+    found = {"chosen": chosen[first], "random": others[drawn]}
+    return {name: float(_nearest(rest, rows)[0].mean()) for name, rows in found.items()}
 
 
 def _groups(job: Job, table: Table, sample: np.ndarray, distances: np.ndarray) -> list[dict[str, Any]] | None:

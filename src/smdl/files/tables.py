@@ -179,7 +179,7 @@ class CsvFile(TableFile):
                 low, high = np.searchsorted(rows, (start, start + len(block)))
                 found += [block[row] for row in (rows[low:high] - start).tolist()]
                 start += len(block)
-        return _objects(found)
+        return as_objects(found)
 
     def texts(self, name: str) -> Iterator[list[str | None]]:
         with self._opened([name], {name: arrow("pyarrow").string()}) as batches:
@@ -241,10 +241,11 @@ def _exact(array: Any) -> np.ndarray:
         return array.to_numpy(zero_copy_only=False) if isinstance(array, pyarrow.Array) else array.to_numpy()
     if types.is_temporal(kind) and not types.is_date(kind):  # Python's times have no nanoseconds
         array = array.cast(pyarrow.string())
-    return _objects(array.to_pylist())
+    return as_objects(array.to_pylist())
 
 
-def _objects(values: Sequence[Any]) -> np.ndarray:
+def as_objects(values: Sequence[Any]) -> np.ndarray:
+    """Return Python objects as an array of them."""
     found = np.empty(len(values), object)
     found[:] = values
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from smdl.files.row_files import BLOCK, readable
 from smdl.files.rows import Rows, check_column, open_columns
-from smdl.files.tables import ParquetFile, TableFile
+from smdl.files.tables import CsvFile, TableFile
 
 #: Type of an embedding in the map. Its values are in [-1, 1].
 DTYPE = np.dtype(np.float16)
@@ -78,9 +78,9 @@ def open_text(paths: Sequence[str], text: str, roles: Mapping[str, str | None], 
     shards, columns = open_columns(paths, roles)
     for shard in shards:
         if not isinstance(shard, TableFile):
-            raise ValueError(f"--text reads a column of .parquet or .csv, got {shard.path}")
+            raise ValueError(f"--text reads a column of .parquet, .csv or .jsonl, got {shard.path}")
         check_column("text", text, (shard,))
         column = shard.columns[text]
-        if isinstance(shard, ParquetFile) and (column.is_number or column.width):  # in a .csv everything is text
+        if not isinstance(shard, CsvFile) and (column.is_number or column.width):  # in a .csv everything is text
             raise ValueError(f"{shard.path}: --text must be a column of text, got {text} of {np.dtype(column.dtype)}")
     return TextRows(shards, (text,), columns, path)

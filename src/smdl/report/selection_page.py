@@ -49,6 +49,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         ]
         if distance["chosen"]
         else [],
+        sizes=_size_rows(found.get("sizes") or [], gains.sum()),
         measured=f"{distance['rows']:,}",
         pairs=[
             (place_text(pair["row"]), place_text(pair["nearest"]), f"{pair['rank']:,}", f"{pair['distance']:.4g}")
@@ -79,6 +80,22 @@ def _facts(found: dict[str, Any], gains: np.ndarray) -> list[tuple[str, str]]:
         ratio = distance["chosen"]["mean"] / distance["random"]["mean"]
         facts.append(("mean distance to the nearest chosen row, divided by that of a random choice", f"{ratio:.3f}"))
     return facts
+
+
+def _size_rows(sizes: list[dict[str, Any]], total: float) -> list[tuple[str | None, ...]]:
+    """Return the rows of the table of sizes; none if there is one size only."""
+    return [
+        (
+            f"{each['size']:,}",
+            f"{each['value']:.4g}",
+            f"{each['value'] / total:.1%}" if total > 0 else None,
+            f"{each['chosen']:.4g}",
+            f"{each['random']:.4g}",
+            f"{each['chosen'] / each['random']:.3f}" if each["random"] else None,
+        )
+        for each in sizes
+        if len(sizes) > 1 and each["chosen"] is not None
+    ]
 
 
 def paying(gains: np.ndarray) -> str:

@@ -1,0 +1,131 @@
+"""JSON lines: one object per line. Numbers, lists of numbers of one length, and texts are columns."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from smdl.files.row_files import Column, opened, readable
+from smdl.files.tables import TEXTS, TableFile, as_objects
+
+#: The rest of what a column holds: a null.
+_MISSING = "missing"
+
+
+class JsonLinesFile(TableFile):
+    """.jsonl: every number is float64, and true and false are 1 and 0. A name that a line lacks is a missing value.
+    Empty lines are no rows."""
+
+    def describe(self) -> None:
+        counts: dict[str, dict[Any, int]] = {}
+        examples: dict[str, str] = {}
+        for row, entry in enumerate(self._objects(strict=True)):
+            for name, value in entry.items():
+                kind = _kind(value)
+                counts.setdefault(name, {})[kind] = counts.get(name, {}).get(kind, 0) + 1
+                if kind == "text" and name not in examples:
+                    examples[name] = f"{value[:40]!r} in row {row}"
+            self.rows = row + 1
+        self._check_names(list(counts))
+        for name, kinds in counts.items():
+            self._add(name, {kind: count for kind, count in kinds.items() if kind != _MISSING}, examples.get(name, ""))
+
+    def _add(self, name: str, kinds: dict[Any, int], text: str) -> None:
+        """Decide what a column is from how many of its values are of which kind."""
+        widths = [kind for kind in kinds if isinstance(kind, int)]
+        if set(kinds) == {"number"}:
+            self.columns[name] = Column("<f8", 0)
+        elif len(widths) == len(kinds) == 1:
+            self.columns[name] = Column("<f8", widths[0])
+        elif len(widths) == len(kinds) > 1:
+            raise ValueError(f"{name} must have lists of one length, got {min(widths)} and {max(widths)} numbers")
+        elif set(kinds) <= {"number", "text"}:
+            self.columns[name] = Column("U", 0)
+            if kinds.get("number", 0) > kinds.get("text", 0):
+                self.faults[name] = text
+            else:
+                self.unread.setdefault(name, "text")
+        else:
+            self.unread.setdefault(name, " and ".join(sorted({_word(kind) for kind in kinds})))
+
+    def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:
+        objects, start = self._objects(), 0
+        step = TEXTS if any(not self.columns[name].is_number for name in names) else self._block_rows(names)
+        while lines := list(islice(objects, step)):
+            if wanted is not None and np.diff(np.searchsorted(wanted, (start, start + len(lines))))[0] == 0:
+                yield dict.fromkeys(names, np.empty(len(lines), bool))
+            else:
+                yield {name: _values([line.get(name) for line in lines], self.columns[name]) for name in names}
+            start += len(lines)
+
+    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
+        with readable(self.path):
+            wanted, last = set(rows.tolist()), int(rows.max(initial=-1)) + 1
+            return as_objects(
+                [line.get(name) for row, line in enumerate(islice(self._objects(), last)) if row in wanted]
+            )
+
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        objects = self._objects()
+        while lines := list(islice(objects, TEXTS)):
+            yield [_text(line.get(name)) for line in lines]
+
+    def _objects(self, strict: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the object of each line; `strict` refuses a name that an object has twice."""
+        hook = _without_repeats if strict else None
+        with opened(self.path) as file:
+            for number, line in enumerate(file):
+                if not line.strip():
+                    continue
+                try:
+                    entry = json.loads(line, object_pairs_hook=hook)
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"line {number + 1} is no JSON: {error.msg} at column {error.colno}") from error
+                except ValueError as error:
+                    raise ValueError(f"line {number + 1}: {error}") from error
+                if not isinstance(entry, dict):
+                    text = line[:40].decode(errors="replace").strip()
+                    raise ValueError(f'line {number + 1} must be an object such as {{"text": "..."}}, got {text}')
+                yield entry
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the name {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found
+
+
+def _kind(value: Any) -> str | int:
+    """Return what a value is: a number, a text, missing, the length of a list of numbers, or another kind."""
+    if value is None:
+        return _MISSING
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list) and value and all(isinstance(each, int | float) for each in value):
+        return len(value)
+    return "list" if isinstance(value, list) else "object"
+
+
+def _word(kind: str | int) -> str:
+    return "list of numbers" if isinstance(kind, int) else kind
+
+
+def _values(values: list[Any], column: Column) -> np.ndarray:
+    """Return the values of a column: a missing number is NaN, a missing list a row of NaN, a missing text empty."""
+    if column.width:
+        missing = [math.nan] * column.width
+        return np.array([missing if value is None else value for value in values], np.float64)
+    if column.is_number:
+        return np.array([math.nan if value is None else value for value in values], np.float64)
+    return np.array([_text(value) or "" for value in values], dtype=str)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
