@@ -160,7 +160,7 @@ COMMANDS = {
                 "metavar": "FILE",
                 "help": "files, patterns or folders: .npy .npz .safetensors .parquet .csv .jsonl",
             },
-            "--size": {"type": _sizes, "help": "how many rows to choose; 100,300,1000: three sizes of one order"},
+            "--size": {"type": _sizes, "help": "how many rows to choose; or several sizes: 100,300,1000"},
             "--fraction": {"type": float, "help": "share of the rows to choose, instead of --size"},
             "--objective": {
                 "type": str | dict[str, Any],
@@ -200,7 +200,7 @@ COMMANDS = {
             "--shuffled": {"action": "store_true", "help": "rows are in random order: parts are ranges, read once"},
             "--spreadsheet_safe": {
                 "action": "store_true",
-                "help": "mark texts in a .csv that a spreadsheet would take for formulas, by an apostrophe",
+                "help": "mark texts in a .csv that look like formulas",
             },
             "--force": {"action": "store_true", "help": "replace an output that was changed; it is kept beside"},
             "--explain": {"action": "store_true", "help": "print the plan and its costs; choose nothing"},
