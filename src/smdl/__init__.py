@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from smdl.loading.candidates.full import Full
     from smdl.loading.candidates.observed import Observed
     from smdl.loading.candidates.random_pool import RandomPool
+    from smdl.loading.head_refit import refit_head
     from smdl.loading.loader import DataLoader
     from smdl.loading.methods import Method, methods
     from smdl.loading.selective_loader import SelectiveLoader
@@ -48,6 +49,7 @@ __all__ = [
     "explain",
     "methods",
     "preview",
+    "refit_head",
     "select",
     "weighted_mean",
 ]
@@ -76,6 +78,7 @@ _MODULES = {
     "explain": "engine.plan",
     "methods": "loading.methods",
     "preview": "judging.comparison",
+    "refit_head": "loading.head_refit",
     "select": "engine.selection",
     "weighted_mean": "scoring.weighted_loss",
 }

@@ -9,7 +9,7 @@ import pytest
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.comparison_plan import read_plan, write_plan
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
-from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share
+from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share, method_options
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import holm
 from smdl.report.report import render
@@ -200,3 +200,18 @@ def test_the_page_shows_the_matrix(trained):
 def test_a_plan_of_regimes_is_read_back_as_it_was_written(tmp_path):
     write_plan(tmp_path, plan())
     assert read_plan(tmp_path) == plan()
+
+
+def test_the_seconds_of_a_refit_count():
+    found = comparison("digits", to_dict(BASE), ["uniform", "balanced+refit"], [], seeds=3)
+    assert found.arms["balanced+refit"] == {"method": "balanced", "refit": "classes"}
+    experiment = Experiment(Path("nowhere"), found)
+    experiment.calibration = {
+        "uniform": {"seconds_per_step": 0.01, "steps_per_epoch": 4},
+        "balanced+refit": {"seconds_per_step": 0.01, "steps_per_epoch": 4, "refit_seconds": 0.035},
+    }
+    assert experiment.steps_of("uniform", "time") == 8
+    assert experiment.steps_of("balanced+refit", "time") == 4, "four steps and the refit take as long"
+    assert experiment.steps_of("balanced+refit", "steps") == 8
+    with pytest.raises(ValueError, match="must be refit"):
+        method_options("uniform+again")

@@ -426,3 +426,23 @@ def test_a_script_without_a_guard_is_told_where_to_put_the_call(tmp_path):
     )  # fmt: skip
     assert ran.returncode != 0
     assert 'below `if __name__ == "__main__":`' in ran.stderr
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path):
+    heads = {}
+
+    def watched(make_loader, seed):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        loader, before = make_loader(model), None
+        for _ in loader:
+            before = model[2].weight.detach().clone()
+        heads[seed] = before, model[2].weight.detach().clone()
+        return {"accuracy": 0.5}
+
+    compare(tmp_path / "e", watched, methods=("uniform", "recommended+refit"))
+    assert not any(torch.equal(*pair) for pair in heads.values()), "the second method came last"
+    report = compare(tmp_path / "time", methods=("uniform", "recommended+refit"), minutes=0.05)
+    (row,) = (row for row in report.results.rows if row.arm == "recommended+refit")
+    assert row.refit_seconds > 0

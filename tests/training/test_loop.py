@@ -62,6 +62,8 @@ RUNS = {
         options={"optimizer": "stochastic"},
     ),
     "own weights": replace(SMALL, objective={"uncertainty": 0.5, "redundancy": 0.5, "distance": "cosine"}),
+    "refitted": replace(SMALL, refit="classes"),
+    "uniform, refitted": replace(SMALL, method="uniform", refit="errors"),
     "augmented convnet": replace(
         SMALL, model=ModelConfig("resnet8", width=0.25), data=replace(SMALL.data, augment=True), epochs=2
     ),

@@ -58,7 +58,7 @@ def train(options: Options) -> int:
 def compare(options: Options) -> int:
     """Compare methods over several seeds at equal steps and time."""
     from smdl.experiments.experiment import run_plan
-    from smdl.experiments.regimes import comparison, method_and_share
+    from smdl.experiments.regimes import comparison, method_and_share, method_options
     from smdl.training.build import make_method
     from smdl.training.config import to_dict
 
@@ -66,7 +66,8 @@ def compare(options: Options) -> int:
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
-        make_method(replace(options.config, method=method_and_share(method)[0]))  # one that cannot be made is an error
+        name = method_options(method_and_share(method)[0])["method"]
+        make_method(replace(options.config, method=name))  # one that cannot be made is an error
     plan = comparison(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),

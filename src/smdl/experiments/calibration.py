@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdl.common import clock
 from smdl.common.progress import Display
 from smdl.experiments.timed_side import STEPS, TimedSide
 from smdl.experiments.typical_step import fill_cache
@@ -50,9 +51,9 @@ def at_speed_of(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     scale = kept["seconds_per_step"] / next(iter(found.values()))["seconds_per_step"]
 
     def scaled(cost: dict[str, Any]) -> dict[str, Any]:
-        times = ("seconds_per_step", "evaluation_seconds", "setup_seconds")
+        times = ("seconds_per_step", "evaluation_seconds", "setup_seconds", "refit_seconds")
         parts = {part: scale * seconds for part, seconds in cost["parts"].items()}
-        changed = {name: scale * cost[name] for name in times if name in cost}
+        changed = {name: scale * cost[name] for name in times if cost.get(name) is not None}
         return {**cost, **changed, "parts": parts, "wall_factor": kept.get("wall_factor", 1.0)}
 
     return {arm: scaled(cost) for arm, cost in found.items()}
@@ -133,7 +134,7 @@ class ConfigSide(TimedSide):
         started = time.perf_counter()
         self.run = TrainingRun(config, display, splits)
         self.setup = time.perf_counter() - started
-        self.noisy = config.data.label_noise > 0
+        self.noisy, self.refit = config.data.label_noise > 0, config.refit
         if self.run.loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
         self.begin(self.run.loader, least)
@@ -156,6 +157,12 @@ class ConfigSide(TimedSide):
     def epoch_seconds(self) -> float:
         with threads(self.run.config.threads):
             return super().epoch_seconds()
+
+    def refit_seconds(self) -> float:
+        with threads(self.run.config.threads):
+            started = clock.now()
+            self.run.refit(copy=True)
+            return clock.now() - started
 
 
 class ArmSide(ConfigSide):

@@ -82,8 +82,8 @@ class Experiment:
         if protocol == "steps" or arm == baseline:
             return self._planned_steps(arm)
         cost, reference = self.calibration[arm], self.calibration[baseline]
-        budget = self._planned_steps(baseline) * reference["seconds_per_step"] + _reference(reference)
-        budget = budget * self.plan.shares.get(arm, 1.0) - _reference(cost)  # each run trains its reference model
+        budget = self._planned_steps(baseline) * reference["seconds_per_step"] + once(reference)
+        budget = budget * self.plan.shares.get(arm, 1.0) - once(cost)  # each run does that once
         return max(1, math.floor(budget / cost["seconds_per_step"]))
 
     def _planned_steps(self, arm: str) -> int:
@@ -127,7 +127,7 @@ class Experiment:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
         setup, total, counted = self._setup_seconds(), 0.0, set()
         for arm, found in self.calibration.items():
-            total += _reference(found) * found.get("wall_factor", 1.0)  # cached for the other protocol
+            total += once(found) * found.get("wall_factor", 1.0)  # cached for the other protocol
             for protocol in self.plan.protocols:
                 steps = self.steps_of(arm, protocol)
                 if (arm, steps) not in counted:
@@ -237,9 +237,9 @@ class Experiment:
         return not any(test.verdict == "unclear" for test in tests if test.protocol == self.plan.primary)
 
 
-def _reference(cost: dict[str, Any]) -> float:
-    """Return the seconds of training the reference model; 0 for a method that has none."""
-    return cost.get("reference_seconds") or 0.0
+def once(cost: dict[str, Any]) -> float:
+    """Return the seconds of what a run does once: training the reference model, refitting the head."""
+    return (cost.get("reference_seconds") or 0.0) + (cost.get("refit_seconds") or 0.0)
 
 
 def speed(jobs: int) -> float:

@@ -57,6 +57,7 @@ class Row:
     mean_train_loss: Estimate
     class_balance: Estimate
     metrics: dict[str, Estimate] = field(default_factory=dict)  # by groups, or what a function of the user returned
+    refit_seconds: float | None = None  # of fitting the last layer again, once per run; a part of `seconds`
 
 
 @dataclass

@@ -49,7 +49,7 @@ def comparison(
     for regime in regimes or [""]:
         for method in methods:
             arm, (name, share) = arm_name(method, regime), method_and_share(method)
-            arms[arm] = {"method": name, **({"data": options[regime]} if regime else {})}
+            arms[arm] = {**method_options(name), **({"data": options[regime]} if regime else {})}
             if regime and method != baseline:
                 against[arm] = arm_name(baseline, regime)
             if share != 1:
@@ -75,6 +75,15 @@ def arm_name(method: str, regime: str) -> str:
 def baseline_of(methods: Sequence[str]) -> str:
     """Return the method that the others are compared with."""
     return "uniform" if "uniform" in methods else methods[0]
+
+
+def method_options(name: str) -> dict[str, Any]:
+    """Return what a method changes in a config. `uniform+refit` is `uniform` with the last layer fitted again, with
+    equal weights of the classes, after training."""
+    method, refit, more = name.partition("+")
+    if refit and more != "refit":
+        raise ValueError(f"the part after + in {name!r} must be refit")
+    return {"method": method, **({"refit": "classes"} if refit else {})}
 
 
 def method_and_share(method: str) -> tuple[str, float]:

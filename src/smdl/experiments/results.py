@@ -205,13 +205,13 @@ def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: 
     reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
-    second, reference = cost.get("seconds_per_step"), cost.get("reference_seconds")
+    second, reference, refit = (cost.get(name) for name in ("seconds_per_step", "reference_seconds", "refit_seconds"))
     return Row(
         arm=arm,
         protocol=protocol,
         seeds=len(mine),
         steps=steps,
-        seconds=second and steps * second + (reference or 0.0),
+        seconds=second and steps * second + (reference or 0.0) + (refit or 0.0),
         seconds_per_step=second,
         seconds_per_epoch=second and second * cost["steps_per_epoch"],
         by_the_log=_by_the_log(plan, calibration, arm, protocol, runs) if second else None,
@@ -221,6 +221,7 @@ def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: 
         seconds_to_baseline=typical and second and typical * second,
         reached_baseline=None if plan.metric else f"{len(hits)}/{len(mine)}",
         reference_seconds=reference,
+        refit_seconds=refit,
         metrics={name: estimate(_values(mine, name)) for name in more},
         **{name: estimate([] if plan.metric else _values(mine, name)) for name in MEASURES},
     )

@@ -8,6 +8,7 @@ import torch
 
 from smdl.common import clock
 from smdl.experiments.typical_step import epoch_start_seconds, make_typical
+from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 
 #: Steps per turn.
@@ -42,6 +43,7 @@ class TimedSide:
 
     noisy = False  # whether labels are known to be wrong
     reference_seconds: float | None = None  # of training a reference model, once per run
+    refit: str | None = None  # how the head is fitted again, once per run
 
     def begin(self, loader: DataLoader, least: int = STEPS) -> None:
         """Use a loader as in the middle of a run. A turn has at least this many steps, and whole periods of the
@@ -73,4 +75,11 @@ class TimedSide:
 
     def facts(self) -> dict[str, Any]:
         """Return what else is known after the turns, such as the seconds of an evaluation."""
-        return {"reference_seconds": self.reference_seconds}
+        return {"reference_seconds": self.reference_seconds, "refit_seconds": self.refit and self.refit_seconds()}
+
+    def refit_seconds(self) -> float:
+        """Return the seconds of fitting a copy of the head again. Of a few steps not every class is known, so all
+        samples count alike."""
+        started = clock.now()
+        refit_head(self.loader.model, self.loader, "none", copy=True)
+        return clock.now() - started

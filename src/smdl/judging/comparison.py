@@ -154,13 +154,13 @@ def preview(
 
 
 def _names(methods: Any) -> list[str]:
-    from smdl.experiments.regimes import method_and_share
+    from smdl.experiments.regimes import method_and_share, method_options
     from smdl.loading.methods import as_method
 
     if isinstance(methods, str) or not all(isinstance(name, str) for name in methods):
         raise TypeError(choice("methods", methods, "a sequence of names"))
     for method in methods:
-        as_method(method_and_share(method)[0])  # unknown names are errors
+        as_method(method_options(method_and_share(method)[0])["method"])  # unknown names are errors
     return list(methods)
 
 

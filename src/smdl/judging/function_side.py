@@ -27,8 +27,8 @@ class _Stopped(BaseException):
 class FunctionSide(TimedSide):
     """A side of `take_turns`. The loader stops the function before a batch, until it is its turn again."""
 
-    def __init__(self, work: "OwnTraining", dataset: Dataset, method: str) -> None:
-        self._work, self._method = work, method
+    def __init__(self, work: "OwnTraining", dataset: Dataset, method: str, refit: str | None = None) -> None:
+        self._work, self._method, self.refit = work, method, refit
         self._orders, self._news = queue.SimpleQueue[str](), queue.SimpleQueue[Any]()
         self._left = 0  # steps of this turn
         self._loader: RunLoader | None = None

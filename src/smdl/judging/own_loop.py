@@ -96,7 +96,7 @@ class OwnExperiment(Experiment):
         if not self.plan.timed:
             return dict.fromkeys(arms, facts)
         with seeded_generators(0), threads(self.work.threads):
-            sides = {arm: FunctionSide(self.work, dataset, self.plan.arms[arm]["method"]) for arm in arms}
+            sides = {arm: FunctionSide(self.work, dataset, **self.plan.arms[arm]) for arm in arms}
             try:
                 found = take_turns(sides, self.display, self.plan.minutes and 60 * self.plan.minutes)
                 sides[arms[0]].finish()
@@ -117,7 +117,7 @@ class OwnExperiment(Experiment):
     def _job(self, arm: str, seed: int, steps: int) -> tuple[str, Job]:
         method = self.plan.arms[arm]["method"]
         base = {name: value for name, value in self.plan.base.items() if name not in ("steps", "epochs")}
-        described = {**base, "method": method, "steps": steps, "seed": seed}
+        described = {**base, **self.plan.arms[arm], "steps": steps, "seed": seed}
         key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:10]
         return f"{Path(method.replace(':', '.')).name}-{seed}-{key}", partial(run_function, self._sent, described)
 
@@ -162,7 +162,7 @@ def run_function(sent: "OwnTraining | bytes", described: dict[str, Any], folder:
 
 def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
     method, seed, steps = (described[name] for name in ("method", "seed", "steps"))
-    make_loader = LoaderFactory(work.load(), method, work.batch_size, seed, steps)
+    make_loader = LoaderFactory(work.load(), method, work.batch_size, seed, steps, refit=described.get("refit"))
     with seeded_generators(seed), threads(work.threads):
         try:
             metrics = work.checked(work.train(make_loader, seed))

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from smdl.common import clock
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import steps_per_epoch
+from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 from smdl.loading.methods import as_method
 
@@ -21,8 +22,15 @@ class RunLoader:
     """The batches of a whole run: the epochs of a `smdl.DataLoader`, one after the other, until `total_steps`. It has
     the attributes of that loader too, such as `selection` and `observe`."""
 
-    def __init__(self, loader: DataLoader, total_steps: int, before_step: Callable[["RunLoader"], bool]) -> None:
-        self.loader, self.total_steps = loader, total_steps
+    def __init__(
+        self,
+        loader: DataLoader,
+        total_steps: int,
+        before_step: Callable[["RunLoader"], bool],
+        refit: str | None = None,
+    ) -> None:
+        """`refit` says how the last layer is fitted again after the last step."""
+        self.loader, self.total_steps, self._refit = loader, total_steps, refit
         self.steps_per_epoch = len(loader)
         #: Steps done so far.
         self.step = 0
@@ -63,6 +71,8 @@ class RunLoader:
                 self.weighted |= selection.weights is not None
                 self.step += 1
                 yield batch
+            if self._refit is not None and self.step == self.total_steps:
+                refit_head(self.loader.model, self.loader, self._refit)
         finally:
             batches.close()  # type: ignore[attr-defined]
             self.seconds_of_run += clock.now() - started
@@ -73,6 +83,7 @@ class LoaderFactory:
     returns the same loader for the same model.
 
     before_step   called before each step: False ends the iteration
+    refit         how the last layer is fitted again after the last step; None: it stays as it is
     """
 
     def __init__(
@@ -83,9 +94,11 @@ class LoaderFactory:
         seed: int,
         total_steps: int,
         before_step: Callable[[RunLoader], bool] | None = None,
+        refit: str | None = None,
     ) -> None:
         self._settings = {"batch_size": batch_size, "seed": seed}
         self._dataset, self._method, self._total_steps = dataset, as_method(method), total_steps
+        self._refit = refit
         self._before_step = before_step or (lambda loader: loader.step < loader.total_steps)
         self._loaders: list[tuple[nn.Module, RunLoader]] = []
 
@@ -107,5 +120,5 @@ class LoaderFactory:
         epochs = math.ceil(self._total_steps / max(1, steps_per_epoch(samples, self._settings["batch_size"], short)))
         made = DataLoader(self._dataset, model, method=self._method, epochs=epochs, **self._settings, **options)
         made.warm_up()
-        self._loaders.append((model, RunLoader(made, self._total_steps, self._before_step)))
+        self._loaders.append((model, RunLoader(made, self._total_steps, self._before_step, self._refit)))
         return self._loaders[-1][1]

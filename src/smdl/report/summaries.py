@@ -54,6 +54,7 @@ COST: tuple[Column, ...] = (
     ("whole run", "steps", "steps", ",d"),
     ("whole run", "seconds", "seconds", ",.2f"),
     ("whole run", "of them for the reference model", "reference_seconds", ",.2f"),
+    ("whole run", "of them for the last layer", "refit_seconds", ",.2f"),
     ("whole run", "logged time, × baseline’s", "by_the_log", ".2f"),
     ("to the baseline’s final accuracy", "steps", "steps_to_baseline", ",d"),
     ("to the baseline’s final accuracy", "seconds", "seconds_to_baseline", ",.2f"),

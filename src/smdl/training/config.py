@@ -15,6 +15,7 @@ Config = TypeVar("Config")
 MOST_THREADS = 16 * (os.cpu_count() or 1)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "linear", "step")
+BALANCES = ("classes", "errors", "none")
 
 
 @dataclass
@@ -152,6 +153,9 @@ class TrainConfig:
     """any loss of torch.nn that takes (logits, class numbers)"""
     loss_options: dict[str, Any] = field(default_factory=dict)
     """its arguments, such as {label_smoothing: 0.1}"""
+    refit: str | None = None
+    """fit the last layer again after the last epoch, see smdl.refit_head: classes, errors or none say how samples are
+    weighted; by default the last layer stays as it is"""
     batch_size: int = 50
     epochs: int = 10
     steps: int | None = None
@@ -181,6 +185,8 @@ class TrainConfig:
                 whole_number(name, getattr(self, name))
         if (self.threads or 0) > MOST_THREADS:
             raise ValueError(choice("threads", self.threads, f"at most {MOST_THREADS}, 16 per core"))
+        if self.refit is not None:
+            one_of("refit", self.refit, BALANCES)
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
 

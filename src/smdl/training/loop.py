@@ -16,6 +16,8 @@ from smdl.common import clock, storage
 from smdl.common.environment import environment, pick_device
 from smdl.common.interrupts import Interrupted, interruptible
 from smdl.common.progress import Display
+from smdl.loading.candidates.observed import Observed
+from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 from smdl.scoring.batches import move
 from smdl.scoring.losses import check_logits, check_targets
@@ -39,6 +41,8 @@ from smdl.training.usage_snapshot import write_usage_snapshot
 
 #: Training samples from which `recalibrate_batchnorm` takes the statistics, and how many are forwarded at a time.
 BATCHNORM_SAMPLES, BATCHNORM_BATCH = 2000, 250
+#: Training samples that are forwarded at a time to refit the last layer.
+REFIT_BATCH = 500
 
 
 class DivergedError(RuntimeError):
@@ -171,6 +175,8 @@ class TrainingRun:
             if self.stopped_by is not None:
                 self._save()
                 raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
+        if self.config.refit is not None and self.epoch + 1 == self.epochs:
+            self._refit()
         started = clock.now()
         measured = self.evaluate()
         for name, value in measured.items():
@@ -187,6 +193,22 @@ class TrainingRun:
         self.records.append(record)
         self.epoch, self.meters = self.epoch + 1, Meters()
         return record
+
+    def _refit(self) -> None:
+        """Fit the last layer again; its seconds count."""
+        self.display.phase("refitting the last layer")
+        started = clock.now()
+        self.refit()
+        self.meters.seconds["refit"] += clock.now() - started
+
+    def refit(self, copy: bool = False) -> None:
+        """Fit the last layer again as the config says. With `copy` only to time it: of a few steps not every class is
+        known, so all samples count alike."""
+        assert self.config.refit is not None
+        kept = isinstance(self.loader.candidates, Observed)
+        with self._evaluated_model():
+            data = self.loader if kept else batches_of(self.splits.train, REFIT_BATCH)
+            refit_head(self.model, data, "none" if copy else self.config.refit, copy=copy)
 
     def steps(self) -> Iterator[float]:
         """Train the rest of the epoch; yield the loss of each step."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 #: What the time of a run is spent on.
-PHASES = ("data", "scoring", "selection", "training", "evaluation")
+PHASES = ("data", "scoring", "selection", "training", "refit", "evaluation")
 
 
 @dataclass

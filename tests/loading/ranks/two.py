@@ -414,6 +414,20 @@ def a_lost_rank_stops_the_other(folder: Path) -> None:  # noqa: ARG001
         next(run)
 
 
+def a_head_is_refitted_alike(folder: Path) -> None:  # noqa: ARG001
+    alone_on_all: Any = smdl.refit_head(Net(), [Tuples(31)[row] for row in range(31)], copy=True)
+    for data in (Tuples(31), begun("recommended")):
+        loader, model = (data, DistributedDataParallel(Net())) if isinstance(data, Tuples) else data[:2]
+        if isinstance(data, tuple):
+            take(steps(*data), 5)
+        smdl.refit_head(model, loader)
+        heads = everywhere(model.module.head.weight.detach())
+        assert torch.equal(heads[0], heads[1])
+        assert not torch.allclose(heads[0], Net().head.weight, atol=1e-3)
+        if isinstance(data, Tuples):
+            assert torch.allclose(heads[0], alone_on_all.head.weight, atol=1e-4), "each rank forwards half of the data"
+
+
 CHECKS = [
     other_data_or_another_loss_on_a_rank_is_refused,
     no_sample_is_on_two_ranks_and_counts_are_equal,
@@ -436,5 +450,6 @@ CHECKS = [
     models_are_unwrapped,
     workers_read_the_batches_of_their_rank,
     a_state_goes_to_one_rank_and_back,
+    a_head_is_refitted_alike,
     a_lost_rank_stops_the_other,
 ]
