@@ -436,7 +436,10 @@ def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path)
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         loader, before = make_loader(model), None
-        for _ in loader:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for inputs, targets in loader:
+            nn.functional.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
             before = model[2].weight.detach().clone()
         heads[seed] = before, model[2].weight.detach().clone()
         return {"accuracy": 0.5}
