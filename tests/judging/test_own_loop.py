@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -434,7 +435,7 @@ def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path)
 
     def watched(make_loader, seed):
         torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        model: Any = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         loader, before = make_loader(model), None
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         for inputs, targets in loader:
