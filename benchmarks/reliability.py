@@ -1,24 +1,34 @@
 """Repeat the checks behind docs/reliability.md and count them: pools compared with the equations, wrong calls, wrong
-commands, mutated checkpoints.
+commands, generated training loops, tables of several writers (those of pandas if it is installed).
 
-    python benchmarks/reliability.py [--pools 500]
+    python benchmarks/reliability.py [--pools 500] [--loops 500] [--tables 200]
 """
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import sys
 import tempfile
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests import specification, test_bad_calls  # noqa: E402
 from tests.cli import test_bad_commands  # noqa: E402
+from tests.files import test_exact  # noqa: E402
+from tests.loading.candidates import test_observed_loops  # noqa: E402
 
 import smdl  # noqa: E402
 from smdl.cli.commands import main as smdl_command  # noqa: E402
@@ -82,15 +92,66 @@ def wrong_commands() -> tuple[int, int]:
     return clear, len(test_bad_commands.COMMANDS)
 
 
+def for_each(count: int, drawn: Sequence[st.SearchStrategy[Any]], check: Callable[..., None]) -> None:
+    """Call `check` with this many examples, the same in every run."""
+    once = settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    once(hypothesis.seed(0)(given(st.tuples(*drawn))(lambda example: check(*example))))()
+
+
+def generated_loops(count: int) -> dict[str, tuple[int, int]]:
+    """Return, of generated models and training loops of smdl.Observed, those in which every kept row was right."""
+    tried: list[test_observed_loops.Run] = []
+
+    def check(story: test_observed_loops.Story, number: int) -> None:
+        torch.manual_seed(number)
+        tried.append(test_observed_loops.Run(story))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tried[-1].tell()
+
+    for_each(count, (test_observed_loops.STORIES, st.integers(0, 1000)), check)  # raises an error for a wrong row
+    steps, rows = sum(len(run.story.steps) for run in tried), sum(run.compared for run in tried)
+    refused = sum(run.refused for run in tried)
+    name = f"loops of smdl.Observed, {steps} steps, {rows} kept rows, {refused} models refused"
+    return {name: (len(tried), len(tried))}
+
+
+def tables(count: int) -> dict[str, tuple[int, int]]:
+    """Return, of tables of each writer, those whose ids, groups and features are in the output of smdl select; the
+    others are refused by an error."""
+    writers = dict(test_exact.WRITERS)
+    if importlib.util.find_spec("pandas") is not None:
+        from tests.integrations import test_pandas
+
+        writers |= test_pandas.WRITERS
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name, (writer, columns) in writers.items():
+            kept: list[bool] = []
+            for_each(count, columns, lambda *drawn, kept=kept, writer=writer: kept.append(writer(*drawn)))
+            found[f"tables by {name}: kept to the letter, the others refused"] = (sum(kept), len(kept))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pools", type=int, default=500)
+    parser.add_argument("--loops", type=int, default=500)
+    parser.add_argument("--tables", type=int, default=200)
     options = parser.parse_args()
     print("| check | passed | cases |\n| --- | --- | --- |")
     for name, (passed, count) in {
         "picks equal to the plain loops, random pools": compare_pools(options.pools),
         "wrong Python calls: one clear line": wrong_calls(),
         "wrong commands: one line, exit code 2": wrong_commands(),
+        **generated_loops(options.loops),
+        **tables(options.tables),
     }.items():
         print(f"| {name} | {passed} | {count} |", flush=True)
 

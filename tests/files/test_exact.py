@@ -22,6 +22,7 @@ from smdl.files.choose import Chooser
 from smdl.files.output import marked, unmarked
 from smdl.files.request import SelectRequest
 from smdl.files.rows import open_rows
+from tests.conftest import examples
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +51,22 @@ def numbers(count, seed=0):
     return np.random.default_rng(seed).normal(size=count).round(6).tolist()
 
 
-def test_ids_of_a_csv_are_kept_to_the_letter():
-    ids = ["00123", "1e5", "0x1F", " 7", "1.50", "true", "2020-01-01", "NA", str(2**60 + 1), ""]
-    write_csv("x.csv", {"id": ids, "a": numbers(10), "b": numbers(10, 1)})
-    select("x.csv --ids id --features a,b --size 10")
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["00123", "1e5", "0x1F", " 7", "1.50", "true", "2020-01-01", "NA", str(2**60 + 1), ""],
+        ["00123", "00124", "7"],
+        [str(2**60 + i) for i in range(9)],
+        ["1.50", "1.5", "1e0", "-0"],
+        ["true", "True", "false"],
+        ["2020-01-01", "2020-1-1"],
+    ],
+    ids=["mixed", "zeros", "large", "decimals", "booleans", "dates"],
+)
+def test_ids_of_a_csv_are_kept_to_the_letter(ids):
+    rows = len(ids)
+    write_csv("x.csv", {"id": ids, "a": numbers(rows), "b": numbers(rows, 1)})
+    select(f"x.csv --ids id --features a,b --size {rows}")
     with open("chosen.csv", newline="") as file:
         assert sorted(row["id"] for row in csv.DictReader(file)) == sorted(ids)
 
@@ -229,8 +242,10 @@ COLUMNS = st.one_of(
     four(st.none() | st.text("ab\0 01", max_size=4)),
 )
 FEATURES = four(st.floats(-1e6, 1e6, width=32))
+#: Files per writer.
+WRITTEN = 30
 #: A file per example, in one folder.
-FUZZ = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(examples(WRITTEN), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def chosen(source, out):
@@ -238,13 +253,8 @@ def chosen(source, out):
     Chooser(SelectRequest((source,), Path(out), 4, features=("a",), ids="id", groups="g", force=True)).run(Display())
 
 
-@FUZZ
-@given(ids=COLUMNS, groups=COLUMNS, features=FEATURES, encoded=st.booleans())
-def test_what_pyarrow_writes_is_what_the_output_holds(ids, groups, features, encoded):
-    columns = {"id": pa.array(ids), "g": pa.array(groups)}
-    if encoded:
-        columns = {name: column.dictionary_encode() for name, column in columns.items()}
-    pq.write_table(pa.table({**columns, "a": features}), "x.parquet")
+def check_parquet(ids, groups, features):
+    """The output holds what x.parquet holds."""
     chosen("x.parquet", "chosen.parquet")
     found = pq.read_table("chosen.parquet").to_pydict()
     assert [ids[row] for row in found["index"]] == found["id"]
@@ -252,17 +262,47 @@ def test_what_pyarrow_writes_is_what_the_output_holds(ids, groups, features, enc
     assert open_rows(["x.parquet"], ["a"]).whole()[:, 0].tolist() == features
 
 
-@FUZZ
-@given(ids=COLUMNS, groups=COLUMNS, features=FEATURES)
-def test_what_the_csv_module_writes_is_what_the_output_holds(ids, groups, features):
-    write_csv("x.csv", {"id": ids, "g": groups, "a": features})
+def check_csv(features):
+    """The output holds what x.csv holds. Return False if the file is refused."""
     with open("x.csv", newline="") as file:
         written = list(csv.DictReader(file))
     try:
         chosen("x.csv", "chosen.json")
     except ValueError:
-        return
+        return False
     for row in json.loads(Path("chosen.json").read_text()):
         assert row["id"] == written[row["index"]]["id"]
         assert row["group"] == written[row["index"]]["g"]
     assert open_rows(["x.csv"], ["a"]).whole()[:, 0].tolist() == features
+    return True
+
+
+def written_by_pyarrow(ids, groups, features, encoded):
+    columns = {"id": pa.array(ids), "g": pa.array(groups)}
+    if encoded:
+        columns = {  # pyarrow writes no dictionary of nothing
+            name: column if pa.types.is_null(column.type) else column.dictionary_encode()
+            for name, column in columns.items()
+        }
+    pq.write_table(pa.table({**columns, "a": features}), "x.parquet")
+    check_parquet(ids, groups, features)
+    return True
+
+
+def written_by_csv(ids, groups, features):
+    write_csv("x.csv", {"id": ids, "g": groups, "a": features})
+    return check_csv(features)
+
+
+#: What draws the files of each writer; `benchmarks/reliability.py` draws more.
+WRITERS = {
+    "pyarrow": (written_by_pyarrow, (COLUMNS, COLUMNS, FEATURES, st.booleans())),
+    "the csv module": (written_by_csv, (COLUMNS, COLUMNS, FEATURES)),
+}
+
+
+@pytest.mark.parametrize(("writer", "columns"), WRITERS.values(), ids=WRITERS)
+@FUZZ
+@given(data=st.data())
+def test_what_is_written_is_what_the_output_holds(writer, columns, data):
+    writer(*(data.draw(column) for column in columns))

@@ -35,6 +35,10 @@ class Feedback:
         self._targets: Tensor | None = None  # of the current batch
         self._is_checked = True  # whether to find out, at the price of waiting for the device, if it was recognised
         self._received = False  # whether anything is known of it
+        self._rows_known: Tensor | bool = False  # which of its rows are known: all, none, or (B,) bool
+        self._missed: Tensor | int = 0  # rows of all batches so far that were not recognised
+        self._rows = 0  # of all batches so far
+        self._warned = False  # of rows that were not recognised
         self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
         self._ranks = Ranks()
 
@@ -50,6 +54,7 @@ class Feedback:
     def expect(self, selection: Selection, batch: Any, ranks: Ranks, check: bool) -> None:
         """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
         self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
+        self._rows_known = False
         if self._observer is not None or self.needs_features:
             targets = self._scorer.criterion.targets(batch)
             self._targets = None if targets is None else targets.clone()  # the loop may change them in place
@@ -94,7 +99,7 @@ class Feedback:
             if losses is None or self._strategy.needs_errors:
                 losses = self._losses(places, outputs)
             self._keep_losses(places, losses)
-        self._received = True
+        self._received = self._rows_known = True
 
     def take(self) -> None:
         """Pass on what the training forwards of the current batch have shown so far."""
@@ -105,6 +110,10 @@ class Feedback:
             self._believe(self._observer.doubt)
         if seen is not None:
             self._keep(seen)
+            if seen.found is None or self._rows_known is True:
+                self._rows_known = True
+            else:
+                self._rows_known = seen.found | self._rows_known
             self._received = self._received or not self._is_checked or seen.found is None or bool(seen.found.any())
 
     def finish(self, ranks: Ranks) -> None:
@@ -124,11 +133,39 @@ class Feedback:
         if self._strategy.needs_losses:
             self._strategy.observe(seen.rows[seen.known], seen.losses[seen.known])
 
-    def warn_if_missing(self) -> None:
-        """Warn if the method needs to know something of the current batch, and nothing was shown or received."""
-        needs = self._strategy.needs_losses or self.needs_features
-        if self._received or not needs or self._doubt == Doubt.ORDER:  # of which there was a warning
+    @property
+    def missed(self) -> int:
+        """Rows of all batches so far that were trained on and not recognised in a forward."""
+        return int(self._missed)
+
+    def count(self, last: bool) -> None:
+        """Count the rows of the current batch that were not recognised. Warn if all of them are needed and none is
+        known. After the last batch of an epoch, warn once if there were others."""
+        if not self._strategy.needs_losses and not self.needs_features:
             return
+        assert self._selection is not None
+        self._rows += len(self._selection)
+        if isinstance(self._rows_known, Tensor):
+            self._missed = (~self._rows_known).sum() + self._missed  # does not wait for the device
+        elif not self._rows_known:
+            self._missed = self._missed + len(self._selection)
+        if self._doubt == Doubt.ORDER:  # of which there was a warning
+            return
+        self._warn_if_missing()
+        if last and not self._warned and self.missed:
+            self._warned = True
+            warnings.warn(
+                f"{self.missed} of {self._rows} samples that were trained on were not recognised in a forward of the"
+                " model: they were left out of the forward, changed in place, or cannot be told from another one. What"
+                " was known of them before still counts, and those never seen are taken first. loader.unobserved"
+                " counts them",
+                stacklevel=3,
+            )
+
+    def _warn_if_missing(self) -> None:
+        if self._received:
+            return
+        self._warned = True
         need = "the training losses" if self._strategy.needs_losses else "the features of the training forward"
         call = "losses" if self._strategy.needs_losses else "features=..., logits=..."
         call = "logits=..." if self._strategy.needs_errors else call
@@ -137,7 +174,7 @@ class Feedback:
             " with gradients, does not return logits, was compiled and called before the first use of this loader,"
             f" or its inputs are changed before they reach it. Call loader.observe({call})."
             + ("" if self._observer is None else self._observer.hint),
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def _believe(self, doubt: Doubt) -> None:

@@ -200,6 +200,12 @@ class DataLoader(Loader):
         """
         self._feedback.receive(losses, features, logits, rows)
 
+    @property
+    def unobserved(self) -> int:
+        """Samples trained on so far, on this rank, whose features or losses the method needs and that were not
+        recognised in a forward of the model. Reading it waits for the device."""
+        return self._feedback.missed
+
     def suspects(self, count: int | None = None) -> Suspects:
         """Return the samples that are probably mislabelled, the most suspicious first: those whose label hardly any
         neighbour has, or as many as `count` says. It needs candidates=smdl.Observed(...) and an epoch of training."""
@@ -334,7 +340,7 @@ class DataLoader(Loader):
                         self._check_latest(iteration)
                     if iteration == self._iterations:
                         self._finish_step()
-                        self._feedback.warn_if_missing()
+                        self._feedback.count(last=ended)
                         self._warn_unweighted()
                     if ended:
                         self._watch.finish()

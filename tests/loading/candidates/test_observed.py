@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 import smdl
 from smdl.experiments.typical_step import epoch_start_seconds
 from smdl.loading.candidates import observed
-from smdl.scoring import feature_cache, suspects
+from smdl.scoring import feature_cache, row_matching, suspects
 from smdl.scoring.feature_cache import FeatureCache
 from smdl.scoring.scorer import Scorer
 from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
@@ -269,6 +269,41 @@ def test_inputs_that_change_in_the_last_batch_are_noticed_too():
     model(next(iterator)[0].flip(1))
     with pytest.warns(UserWarning, match="got none for this batch"), pytest.raises(StopIteration):
         next(iterator)
+
+
+@pytest.mark.parametrize("method", ["recommended", "loss"])
+@pytest.mark.parametrize("device", ["cpu", "another"])
+def test_samples_that_were_not_recognised_are_counted_and_that_is_said_once(monkeypatch, method, device):
+    if device == "another":  # do as if it were one that must be waited for
+        monkeypatch.setattr(row_matching, "AT_ONCE", ())
+    model = Net()
+    loader = smdl.DataLoader(Tuples(40), model, 8, method=method, epochs=3)
+    told, left_out = [], [0]
+    for epoch in range(3):
+        left_out.append(left_out[-1])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step, (x, y) in enumerate(loader):
+                rows = 8 if epoch == 0 or step == 4 else 3  # the loop leaves out most rows of some batches
+                F.cross_entropy(model(x[:rows].clone()), y[:rows]).backward()
+                drawn = loader.selection.indices  # type: ignore[union-attr]
+                left_out[-1] += int((~np.isin(drawn, drawn[:rows])).sum())  # the method loss draws some twice
+        told += [str(warning.message) for warning in caught if "recognised" in str(warning.message)]
+        assert loader.unobserved == left_out[-1]
+    assert left_out[1] == 0 < left_out[2]
+    assert len(told) == 1
+    assert told[0].startswith(f"{left_out[2]} of 80 samples that were trained on were not recognised in a forward")
+
+
+def test_nothing_is_counted_where_nothing_is_needed_or_all_is_observed_by_hand():
+    model = Net()
+    plain = smdl.DataLoader(Tuples(40), model, 4, method="uniform")
+    assert len(list(plain)) == 10
+    assert plain.unobserved == 0
+    loader = smdl.DataLoader(Tuples(40), model, 4, method="loss", epochs=2)
+    for _ in loader:
+        loader.observe(torch.ones(4))
+    assert loader.unobserved == 0
 
 
 def test_manual_observation_without_a_call_is_a_warning():

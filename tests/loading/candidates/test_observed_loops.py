@@ -305,6 +305,7 @@ class Run:
         )
         self.features, self.seen = torch.zeros(SAMPLES, HIDDEN), torch.zeros(SAMPLES, dtype=torch.bool)
         self.logits = torch.zeros(SAMPLES, CLASSES)  # at the time of the kept features
+        self.compared, self.refused = 0, False  # kept rows that were compared; whether the model was refused
         self.tolerance = 1e-2 if story.half else 2e-6
         if story.order != "kept":  # rows whose logits are equal up to rounding may be moved
             self.tolerance = 5e-2 if story.half else 2e-4
@@ -319,7 +320,8 @@ class Run:
             except ValueError as error:
                 if told or self.story.is_plain:
                     raise AssertionError(f"refused {self.story}") from error
-                return  # refused, before anything was trained on
+                self.refused = True
+                return  # before anything was trained on
             self.step(list(batch), step, optimizer)
 
     def step(self, batch: list[Tensor], step: Step, optimizer: torch.optim.Optimizer) -> None:
@@ -364,6 +366,7 @@ class Run:
         wanted[rows], wanted_logits[rows] = features, logits
         far = (kept - wanted).abs().amax(1) > self.tolerance
         assert not bool((renewed & far).any()), "a sample has the features of another"
+        self.compared += int(renewed.sum())
         self.logits = torch.where(renewed[:, None], wanted_logits, self.logits)
         self.features, self.seen = kept, seen
         assert torch.equal(state["targets"][seen], self.columns[-1][seen]), "a sample has the label of another"
