@@ -99,7 +99,7 @@ def for_each(count: int, drawn: Sequence[st.SearchStrategy[Any]], check: Callabl
         phases=[Phase.generate],
         database=None,
         deadline=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
     once(hypothesis.seed(0)(given(st.tuples(*drawn))(lambda example: check(*example))))()
 
