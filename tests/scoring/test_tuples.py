@@ -81,3 +81,38 @@ def test_a_training_forward_that_returns_a_tuple_is_observed(model, options):
     kept = loader.scorer.network.outputs_from(cache["features"].float())
     known = model.b(model.a(DATA.tensors[0]).relu())
     assert torch.allclose(kept, known, atol=1e-2)
+
+
+class Wide(nn.Module):
+    """Its outputs are features of another loss: a linear layer makes them, and their width says nothing of classes."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+
+
+def train(loader, epochs=2, after_epoch=lambda _: None):
+    for epoch in range(epochs):
+        for x, _ in loader:
+            loader.model(x)
+        after_epoch(epoch)
+
+
+@pytest.mark.parametrize("method", ["recommended", "fresh", "loss"])
+def test_outputs_that_are_much_wider_than_the_labels_are_named_once(method):
+    wanted = r"32 outputs per sample, and the labels of an epoch are 0..2. .*forward="
+    with pytest.warns(UserWarning, match=wanted) as told:
+        train(load(Wide(), method, epochs=2))
+    assert sum("32 outputs" in str(one.message) for one in told) == 1
+
+
+@pytest.mark.parametrize("method", ["recommended", "fresh"])
+def test_a_label_beyond_the_outputs_is_named_whenever_it_comes(method):
+    """The first rows do not show it."""
+    labels = torch.arange(60) % 3
+    loader = smdl.DataLoader(TensorDataset(DATA.tensors[0], labels), Wide(3), 10, method=method)
+    with pytest.raises(ValueError, match=r"targets must be in 0..2, the model's classes, got 7"):
+        train(loader, after_epoch=lambda epoch: labels.index_fill_(0, torch.tensor([epoch]), 7))

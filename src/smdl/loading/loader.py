@@ -344,6 +344,7 @@ class DataLoader(Loader):
                         self._warn_unweighted()
                     if ended:
                         self._watch.finish()
+                        self.scorer.criterion.labels_seen.warn_if_few()
                         return
         finally:  # also if the loop over this iterator was left; after an error no rank may wait for the others
             if iteration == self._iterations:

@@ -112,6 +112,7 @@ class SelectiveLoader(Loader):
         if self._step:
             self._begin(self._epoch + 1)
         self._watch.finish()
+        self.scorer.criterion.labels_seen.warn_if_few()
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()

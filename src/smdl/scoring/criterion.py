@@ -1,5 +1,6 @@
 """Criterion: the loss in use, and what it says about the outputs and targets of a batch."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -7,8 +8,49 @@ from torch import Tensor
 
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
-from smdl.scoring.losses import CrossEntropy, Loss, OwnLoss, Scores, are_probabilities, as_loss, output_of, shape_of
+from smdl.scoring.losses import (
+    CrossEntropy,
+    Loss,
+    OwnLoss,
+    Scores,
+    are_probabilities,
+    as_loss,
+    check_targets,
+    output_of,
+    shape_of,
+)
 from smdl.scoring.scoring_options import LossFunction
+
+
+class LabelsSeen:
+    """The greatest class number of the batches so far, and the width of the model's outputs."""
+
+    def __init__(self) -> None:
+        self.width: int | None = None  # None before the first forward, or if outputs have more dimensions
+        self._greatest, self._warned = -1, False
+
+    def add(self, targets: Tensor) -> None:
+        """Take the class numbers of a batch. Raise an error if the outputs have no such class. Class numbers on
+        a device are not looked at: that would wait for it."""
+        if targets.ndim != 1 or targets.device.type != "cpu" or len(targets) == 0:
+            return
+        values = targets.numpy()
+        low, high = int(values.min()), int(values.max())
+        self._greatest = max(self._greatest, high)
+        if self.width is not None and (low < 0 or high >= self.width):
+            check_targets(targets, self.width)
+
+    def warn_if_few(self) -> None:
+        """Warn once, after an epoch, if the outputs are much wider than the labels need."""
+        if self._warned or self.width is None or self._greatest < 0 or self.width < 2 * (self._greatest + 1):
+            return
+        self._warned = True
+        warnings.warn(
+            f"the model has {self.width} outputs per sample, and the labels of an epoch are 0..{self._greatest}. If"
+            " these outputs are not the logits, say where the logits are: scoring=smdl.Scoring(forward=...), a callable"
+            " (model, batch) -> logits",
+            stacklevel=4,
+        )
 
 
 class Criterion:
@@ -22,6 +64,8 @@ class Criterion:
         self._needs: frozenset[str] = frozenset()
         self.undecided = False
         self._checked = False  # whether outputs were checked for being probabilities
+        #: The class numbers that were seen.
+        self.labels_seen = LabelsSeen()
 
     @property
     def classes(self) -> bool:
@@ -51,7 +95,8 @@ class Criterion:
         self.undecided = self.undecided and self.loss is not None and not decided
 
     def decide(self, outputs: Tensor | None, targets: Tensor | None) -> None:
-        """Give up the loss, once, if only features are needed and this is no classification."""
+        """Give up the loss, once, if only features are needed and this is no classification, or if there are no
+        outputs: ranks must not decide by what their own batches look like."""
         if not self.undecided or self.loss is None:
             return
         self.undecided = False
@@ -62,11 +107,6 @@ class Criterion:
             self.loss.check(self.loss.outputs(outputs), targets)
         except ValueError:
             self.loss = None
-
-    def give_up(self) -> None:
-        """Use features only, if that is enough: ranks must not decide by what their own batches look like."""
-        if self.undecided:
-            self.loss, self.undecided = None, False
 
     def outputs_in(self, found: Any) -> Tensor | None:
         """Return the outputs in what the model returned; None if they are not needed."""
@@ -85,11 +125,14 @@ class Criterion:
             found = self._form.targets(batch, self.classes)
             if self.classes and found.ndim > 1 and not found.is_floating_point() and found.max() > 1:  # not one-hot
                 self.check_dense("targets", found)
-            return self.loss.targets(found)
+            found = self.loss.targets(found)
         except ValueError:
             if self.undecided:
                 return None
             raise
+        if self.classes and not self.undecided:
+            self.labels_seen.add(found)
+        return found
 
     def check_dense(self, name: str, found: Tensor) -> None:
         """Raise one error with everything that a model of tokens or pixels needs and that was not given."""
@@ -129,6 +172,7 @@ class Criterion:
         """Raise an error if the first outputs are probabilities and the loss takes logits."""
         if self._checked or not self.classes:
             return
+        self.labels_seen.width = outputs.shape[1] if outputs.ndim == 2 else None
         if are_probabilities(outputs):
             raise ValueError(
                 "the rows of the model's output are ≥ 0 and sum to 1: these are probabilities, and cross-entropy takes"

@@ -26,11 +26,10 @@ from smdl.scoring.forward_log import (
     Kept,
     calls_of,
 )
-from smdl.scoring.losses import output_of
 from smdl.scoring.output_check import agreement, are_moved
 from smdl.scoring.row_matching import BatchInputs, all_of, answers_at_once, inputs_among, sampled
 from smdl.scoring.scorer import Scorer
-from smdl.scoring.taps import linear_layers, makes, recording
+from smdl.scoring.taps import pooled
 
 
 class Observation(NamedTuple):
@@ -130,7 +129,10 @@ class Observer:
             logits = self._scorer.criterion.outputs_in(output)
             if self._needs_features:
                 tapped, agrees = self._features(forward, output)
-                features, masks = self._scorer.network.pooled(tapped.tensor), [*masks, agrees, tapped.unchanged()]
+                features, masks = (
+                    pooled(tapped.tensor, self._scorer.network.pooling),
+                    [*masks, agrees, tapped.unchanged()],
+                )
         except ValueError:
             return None
         inputs = self._expected.among(forward.args, forward.kwargs)  # after the head: any forward tells about that
@@ -201,36 +203,15 @@ class Observer:
 
     def _look_at(self, batch: Any, few: Any, targets: Tensor | None) -> tuple[nn.Module, nn.Module | None]:
         """Forward a few rows. Return the tap and the linear layer that makes the outputs, if there is one, and take the
-        columns that the model gets."""
+        columns that the model gets. Raise an error if rows inside the model are in another order already."""
         scorer, got = self._scorer, list[tuple[Any, Any]]()
         hook = scorer.model.register_forward_pre_hook(lambda _, *given: got.append(given), with_kwargs=True)
         try:
-            with recording([*linear_layers(scorer.model), scorer.model]) as calls:
-                tap = scorer.find_tap(few)
+            tap = scorer.find_tap(few)
         finally:
             hook.remove()
         self._inputs = inputs_among(batch, few, targets, *got[-1]) if got else None
-        outputs = next(
-            (output_of(made, scorer.network.member) for module, _, made in reversed(calls) if module is scorer.model),
-            None,
-        )
-        if not isinstance(outputs, Tensor):
-            return tap, None
-        made = [(module, made) for module, _, made in reversed(calls) if isinstance(module, nn.Linear)]
-        return tap, self._head_among(made, outputs)
-
-    def _head_among(self, calls: Sequence[tuple[nn.Module, Tensor]], outputs: Tensor) -> nn.Module | None:
-        shifted = self._scorer.criterion.classes
-        for module, made in calls:
-            if makes(made, outputs, shifted):
-                return module
-        wanted = sampled(outputs)
-        for _, made in calls:
-            rows = sampled(made)
-            agrees = agreement(rows, wanted, shifted) if rows.shape == wanted.shape else None
-            if agrees is not None and are_moved(rows, wanted, agrees, shifted):
-                self._notice(Doubt.ORDER)
-        return None
+        return tap, scorer.network.maker
 
 
 class _Part(NamedTuple):

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from smdl.common.messages import choice, unknown
 from smdl.scoring.losses import members, shape_of
-from smdl.scoring.output_check import agreement
+from smdl.scoring.output_check import agreement, are_moved
+from smdl.scoring.row_matching import sampled
 from smdl.scoring.scoring_options import Pooling
 
 Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
@@ -82,6 +83,8 @@ def no_head(model: nn.Module, outputs: Tensor) -> str:
 def makes(made: Any, outputs: Tensor, shifted: bool) -> bool:
     """Whether a layer made these outputs; with `shifted`, up to a constant per row, which a softmax removes and
     log_softmax adds. The model may drop a last dimension of 1."""
+    if made is outputs:
+        return True
     if not isinstance(made, Tensor) or made.numel() != outputs.numel() or len(made) != len(outputs):
         return False
     if made.shape != outputs.shape and made.shape != (*outputs.shape, 1):
@@ -90,6 +93,41 @@ def makes(made: Any, outputs: Tensor, shifted: bool) -> bool:
         return True
     agrees = agreement(made.flatten(1), outputs.reshape(len(outputs), -1), shifted and outputs.ndim == 2)
     return agrees is None or bool(agrees.all())
+
+
+def call_that_made(calls: Sequence[Call], outputs: Any, shifted: bool, name: Any) -> Call:
+    """Return one of the calls of the tap in a forward, the latest first: the one that made the model's output. A model
+    may apply its head again, for an auxiliary loss."""
+    if len(calls) == 1:
+        return calls[0]
+    for call in calls:
+        if isinstance(outputs, Tensor) and makes(call[2], outputs, shifted):
+            return call
+    raise ValueError(
+        f"the module of the features (features={name!r}) is called {len(calls)} times in a forward, so it does not tell"
+        " the features of a sample: name a module that is called once"
+    )
+
+
+def is_reordered(calls: Sequence[Call], outputs: Tensor, shifted: bool) -> bool:
+    """Whether a layer made the rows of these outputs in another order."""
+    wanted = sampled(outputs)
+    for _, _, made in calls:
+        rows = sampled(made) if isinstance(made, Tensor) and made.ndim > 0 else wanted[:0]
+        agrees = agreement(rows, wanted, shifted) if rows.shape == wanted.shape else None
+        if agrees is not None and are_moved(rows, wanted, agrees, shifted):
+            return True
+    return False
+
+
+def check_order(model: nn.Module, calls: Sequence[Call], outputs: Tensor, shifted: bool) -> None:
+    """Raise an error if the rows inside the model are in another order than those of its inputs."""
+    if is_reordered(calls, outputs, shifted):
+        raise ValueError(
+            f"the rows inside {type(model).__name__} are in another order than those of its inputs, as if it sorted or"
+            " shuffled them: it cannot be told which features belong to which sample. Give features=, a callable"
+            " (model, batch) -> features with one row per sample of the batch, and candidates=smdl.RandomPool()"
+        )
 
 
 def _made(outputs: Tensor, calls: Sequence[Call], shifted: bool) -> bool:
