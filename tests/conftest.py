@@ -43,7 +43,7 @@ def same_weights():
 
 
 SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
-MODULAR_TERMS = ("uncertainty", "mean_closeness", "mean_distance", "feature_match")
+MODULAR_TERMS = ("uncertainty", "mean_closeness", "mean_distance", "feature_match", "utility")
 DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 
 
@@ -66,9 +66,11 @@ def pools(
         probabilities, reference = rng.dirichlet(np.full(classes, 0.4), n), rng.random((n, 4))
     dtype, labels, bias = draw(st.sampled_from(dtypes)), rng.integers(0, classes, n), draw(st.booleans())
     arrays = [array.astype(dtype) for array in (features, probabilities, reference)]
+    utility = (rng.integers(-2, 3, n) if grid else rng.normal(size=n)).astype(dtype)
     values = ", ".join(str(array.tolist()) for array in (*arrays[:2], labels))
-    note(f"smdl.Pool({values}, reference={arrays[2].tolist()}, bias={bias}) as {dtype.__name__}")
-    return smdl.Pool(arrays[0], arrays[1], labels, reference=arrays[2], bias=bias)
+    others = f"reference={arrays[2].tolist()}, utility={utility.tolist()}, bias={bias}"
+    note(f"smdl.Pool({values}, {others}) as {dtype.__name__}")
+    return smdl.Pool(arrays[0], arrays[1], labels, reference=arrays[2], utility=utility, bias=bias)
 
 
 @st.composite

@@ -154,6 +154,11 @@ class Specification:
         rows, g = self.pool.reference.double().tolist(), CONCAVE[self.objective.concave]
         return lambda a, _: total(g(max(m, 0.0)) for m in rows[a])
 
+    def _utility(self) -> Score:
+        assert self.pool.utility is not None
+        values = self.pool.utility.double().tolist()
+        return lambda a, _: values[a]
+
     def _redundancy(self) -> Score:
         bound = self.units["redundancy"] = self._bound()
 

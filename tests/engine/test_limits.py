@@ -140,7 +140,7 @@ def test_a_fraction_is_a_share_of_the_candidates():
         ({"fraction": 0.0}, r"fraction must be a number in \(0, 1\], got 0.0"),
         ({"fraction": 1.5}, r"fraction must be a number in \(0, 1\], got 1.5"),
         ({"size": 3, "costs": np.ones(60)}, "costs and budget belong together"),
-        ({"size": 3, "groups": np.ones(60)}, "groups and per_group belong together"),
+        ({"size": 3, "groups": np.ones(60)}, "groups and per_group .or shares. belong together"),
         ({"costs": np.zeros(60), "budget": 1.0}, "costs must be finite numbers above 0, got 0.0"),
         ({"costs": np.full(60, np.inf), "budget": 1.0}, "costs must be finite numbers above 0, got inf"),
         ({"costs": np.ones(5), "budget": 1.0}, "costs must have one value per sample: 60 samples"),

@@ -120,6 +120,7 @@ def test_facility_location_represents_every_cluster():
 @pytest.mark.parametrize("name", TERMS)
 def test_gains_are_finite_when_every_sample_is_the_same(name):
     pool = smdl.Pool(np.full((5, 4), 0.3), np.full((5, 2), 0.5), np.zeros(5, int), reference=np.full((5, 2), 0.7))
+    pool = pool.changed(utility=np.full(5, 0.2))
     for distance in ("euclidean", "cosine", "correlation", "gaussian"):
         selection = smdl.select(pool, smdl.Objective(**{name: 1.0}, distance=distance), 5)
         assert sorted(selection.indices) == [0, 1, 2, 3, 4]

@@ -50,6 +50,17 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --labels fractions.npy", "labels must be whole class numbers"),
         ("shards --size 5 --groups first.npy", "first.npy must have one row per row, got 100 for 300 rows"),
         ("shards --per_group 5", "--per_group needs --groups"),
+        ("shards --size 5 --shares uniform", "--shares needs --groups"),
+        ("shards --size 5 --at_least 2", "--at_least needs --shares"),
+        ("shards --size 5,9 --shares uniform --groups ones.npy", "--shares needs one --size"),
+        ("shards --per_group 5 --shares uniform --groups ones.npy", "--shares needs --size or --fraction"),
+        ("shards --size 5 --shares equal --groups ones.npy", "--shares must be uniform, input, or a file with the col"),
+        ("shards --size 5 --shares ones.npy --groups ones.npy", "ones.npy must have the columns group and share"),
+        ("shards --size 5 --utility ones.npy", "weight: --objective.facility_location 1 --objective.utility 0.2"),
+        ("shards --size 5 --utility nan.npy --objective utility", "--utility must be a column of finite numbers"),
+        ("shards --size 5 --objective utility", "utility needs utility"),
+        ("shards --size 5 --away_from other/1.npy", "--away_from must have the width of the input, 4, got 3"),
+        ("shards --size 5 --away_from shards/0.npy --objective redundancy", "away_from is about facility_location"),
         ("shards --budget 5", "--costs and --budget belong together"),
         ("shards --costs fractions.npy --size 5", "--costs and --budget belong together"),
         ("shards --costs fractions.npy --budget 5", "--costs must be finite numbers above 0"),
@@ -57,7 +68,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --costs ones.npy --budget 5 --size 5", "leave out --size and --fraction"),
         ("shards --size 201 --initial first.npy", "size must be at most the 200 rows that may be chosen, got 201"),
         ("shards --size 5 --query other/1.npy", "--query must have the width of the input, 4, got 3"),
-        ("shards --size 5 --query shards/0.npy --objective redundancy", "--query needs an objective with facility_loc"),
+        ("shards --size 5 --query shards/0.npy --objective redundancy", "query is about facility_location"),
         ("nowhere --size 5", "nowhere cannot be read"),
         ("nowhere.npy --size 5", "nowhere.npy cannot be read: No such file"),
         ("empty --size 5", "the folder empty holds no file to read"),
@@ -109,6 +120,7 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
     np.save("beyond.npy", np.array([300]))
     np.save("fractions.npy", np.arange(300) / 2)
     np.save("ones.npy", np.ones(300))
+    np.save("nan.npy", np.full(300, np.nan))
     _hostile_files(rows)
     np.save("short.npy", rows)
     Path("short.npy").write_bytes(Path("short.npy").read_bytes()[:-100])

@@ -344,6 +344,50 @@ def test_every_group_has_at_most_its_quota(rows, partitions):
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
+def test_groups_get_their_shares(partitions, rows):
+    groups = np.where(np.arange(300) < 2, "rare", np.where(np.arange(300) % 4 == 0, "few", "many"))
+    np.save("groups.npy", groups)
+    options = {"groups": "groups.npy", "partitions": partitions, "size": 20}
+
+    def counts(**given):
+        found = groups[chosen(**options, **given)]
+        return [int((found == name).sum()) for name in ("few", "many", "rare")]
+
+    assert counts(shares="uniform") == [9, 9, 2]
+    assert counts(shares="input") == [5, 15, 0]
+    assert counts(shares="input", at_least=1) == [5, 14, 1]
+    assert counts(shares="input", per_group=12) == [8, 12, 0]
+    Path("shares.csv").write_text("group,share,minimum,maximum\nmany,1,,7\nfew,1,,\nrare,0,2,\n")
+    assert counts(shares="shares.csv") == [11, 7, 2]
+    if partitions == 1:
+        found = smdl.select(rows, size=20, groups=groups, shares="input", seed=(0, 0, 0))
+        assert chosen(shares="input", **options) == found.indices.tolist()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_useful_rows_are_preferred(partitions, rows):
+    utility = np.random.default_rng(1).integers(0, 9, 300)
+    np.save("utility.npy", utility)
+    options = {"utility": "utility.npy", "partitions": partitions}
+    by_itself = chosen(objective="utility", **options)
+    assert (utility[by_itself] == 8).all()
+    mixed = chosen(objective={"facility_location": 1.0, "utility": 0.01}, **options)
+    plain = chosen(partitions=partitions)
+    assert utility[plain].mean() < utility[mixed].mean() < 8
+    if partitions == 1:
+        pool, objective = smdl.Pool(rows, utility=utility), smdl.Objective(facility_location=1.0, utility=0.01)
+        assert mixed == smdl.select(pool, objective, 10, seed=(0, 0, 0)).indices.tolist()
+
+
+def test_rows_that_are_there_already_are_not_represented_again(rows):
+    np.save("there.npy", rows[:150])
+    expected = smdl.select(rows, size=10, away_from=rows[:150], seed=(0, 0, 0))
+    found = chosen(away_from="there.npy", partitions=1)
+    assert found == expected.indices.tolist()
+    assert found != chosen(partitions=1)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
 def test_chosen_rows_keep_to_the_budget(rows, partitions):
     costs = 1.0 + np.arange(300) % 5
     np.save("costs.npy", costs)

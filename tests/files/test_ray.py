@@ -44,6 +44,11 @@ def chosen(out, engine, **options):
 def test_ray_chooses_the_rows_of_one_machine():
     assert chosen("ray.npy", "ray") == chosen("local.npy", "local")
     assert chosen("ray.npy", "ray", seed=1) != chosen("local.npy", "local")
+    np.save("utility.npy", np.arange(300) % 7)
+    np.save("groups.npy", np.arange(300) % 3)
+    options = {"utility": "utility.npy", "groups": "groups.npy", "shares": "uniform", "away_from": "shards/0.npy"}
+    options["objective"] = {"facility_location": 1.0, "utility": 0.05}
+    assert chosen("ray.npy", "ray", **options) == chosen("local.npy", "local", **options)
 
 
 def test_a_merge_in_levels_gives_the_rows_of_one_machine(monkeypatch):

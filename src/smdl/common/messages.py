@@ -34,7 +34,8 @@ def choice(argument: str, value: object, allowed: str) -> str:
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Return "unknown distance 'cosin'; did you mean 'cosine'? Choose one of cosine, euclidean"."""
     known = sorted(known)
-    close = get_close_matches(str(name), known, n=1)
+    begins = [each for each in known if name and each.startswith(str(name))]
+    close = begins if len(begins) == 1 else get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"
 

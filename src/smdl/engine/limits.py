@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from smdl.common.messages import choice, number, one_of, positive, whole_number
 from smdl.engine.greedy.maximise import OPTIMIZERS, Limits
 from smdl.engine.pool import Array
+from smdl.engine.shares import quotas_of_shares
 
 
 def check_size(size: int | tuple[int, int], penalty: float | None, n: int) -> tuple[int, int, float]:
@@ -61,14 +62,40 @@ def most_picks(limits: Limits, candidates: np.ndarray) -> int:
     return count
 
 
+class Balance(NamedTuple):
+    """Which share of `size` picks each group gets; see `quotas_of_shares`."""
+
+    shares: Any
+    at_least: Any
+    candidates: np.ndarray
+    size: int
+
+
+def balance_of(shares: Any, at_least: Any, size: Any, fraction: float | None, candidates: np.ndarray) -> Balance | None:
+    """Check shares and the number of picks that they divide."""
+    if shares is None:
+        if at_least is not None:
+            raise ValueError('at_least needs shares, such as shares="input"')
+        return None
+    wanted = share_of(fraction, len(candidates)) if size is None and fraction is not None else size
+    if isinstance(wanted, tuple) or wanted is None:
+        raise ValueError(choice("size", size, "a number where shares are given: they divide it"))
+    return Balance(shares, at_least, candidates, whole_number("size", wanted))
+
+
 def make_limits(
-    n: int, costs: Array | None, budget: float | None, groups: Array | None, per_group: Any
+    n: int,
+    costs: Array | None,
+    budget: float | None,
+    groups: Array | None,
+    per_group: Any,
+    balance: Balance | None = None,
 ) -> Limits | None:
-    """Check costs, budget, groups and quotas of a pool of n samples."""
+    """Check costs, budget, groups and quotas of a pool of n samples. With `balance`, per_group is a maximum."""
     if (costs is None) != (budget is None):
         raise ValueError("costs and budget belong together: pass both, or neither")
-    if (groups is None) != (per_group is None):
-        raise ValueError("groups and per_group belong together: pass both, or neither")
+    if (groups is None) != (per_group is None and balance is None):
+        raise ValueError("groups and per_group (or shares) belong together: pass both, or neither")
     if costs is None and groups is None:
         return None
     prices, codes, quotas, limit = np.ones(n), np.zeros(n, np.int64), np.array([n]), math.inf
@@ -83,7 +110,11 @@ def make_limits(
         if len(missing):
             raise TypeError(f"groups must be a name or a number per sample, got None for sample {missing[0]}")
         names, codes = np.unique(column, return_inverse=True)
-        quotas = _quotas(per_group, names.tolist())
+        if balance is None:
+            quotas = _quotas(per_group, names.tolist())
+        else:
+            counts = np.bincount(codes.reshape(-1)[balance.candidates], minlength=len(names))
+            quotas = quotas_of_shares(balance.shares, names.tolist(), counts, balance.size, balance.at_least, per_group)
     return Limits(prices, limit, codes.astype(np.int64).reshape(-1), quotas)
 
 

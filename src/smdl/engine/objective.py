@@ -266,7 +266,7 @@ def check_others(name: str, objective: Objective, similarities: bool = False) ->
 
 
 #: Terms that need no features.
-_WITHOUT_FEATURES = ("class_balance", "facility_location")
+_WITHOUT_FEATURES = ("class_balance", "facility_location", "utility")
 
 
 def _check_similarities(objective: Objective) -> None:

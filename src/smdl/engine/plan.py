@@ -13,7 +13,7 @@ from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
 from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
-from smdl.engine.limits import candidates_of, check_indices, check_search, check_size, make_limits, size_of
+from smdl.engine.limits import balance_of, candidates_of, check_indices, check_search, check_size, make_limits, size_of
 from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
 from smdl.engine.objective import OTHERS, Objective, as_objective, check_others
 from smdl.engine.pool import HALVES, LARGE, Array, Pool, other_rows
@@ -199,6 +199,8 @@ def prepare(
     budget: float | None = None,
     groups: Array | None = None,
     per_group: int | Mapping[Any, int] | None = None,
+    shares: str | Mapping[Any, float] | None = None,
+    at_least: int | Mapping[Any, int] | None = None,
     optimizer: str = "auto",
     partitions: int = 1,
     epsilon: float = 0.01,
@@ -212,7 +214,8 @@ def prepare(
     given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, n).astype(np.int32)
     banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, n), given])
     candidates = candidates_of(n, among, banned if len(banned) else None)
-    limits = make_limits(n, costs, budget, groups, per_group)
+    balance = balance_of(shares, at_least, size, fraction, candidates)
+    limits = make_limits(n, costs, budget, groups, per_group, balance)
     low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
     check_search(optimizer, partitions, epsilon, threads)
     if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):

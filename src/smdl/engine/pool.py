@@ -30,6 +30,7 @@ class Pool:
     away_from      (P, D)  features of samples that are there already: the picks are to add to them
     importance     (N,)    how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1
                            by default
+    utility        (N,)    how good each sample is to choose (for utility); any finite numbers, scaled over the pool
     bias                   whether the last layer has one (for space="gradients")
 
     `rows` is the index of each candidate in the dataset, (N,), in pools that a loader of a dataset makes; else None.
@@ -51,6 +52,7 @@ class Pool:
         query: Array | None = None,
         away_from: Array | None = None,
         importance: Array | None = None,
+        utility: Array | None = None,
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
@@ -70,6 +72,7 @@ class Pool:
         self.importance = None if importance is None else self._column("importance", importance, dimensions=1)
         if self.importance is not None and float(self.importance.min()) < 0:
             raise ValueError(f"importance must be ≥ 0, got {float(self.importance.min()):.6g}")
+        self.utility = self._column("utility", utility, dimensions=1)
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
         if self.probabilities is not None:
@@ -99,7 +102,12 @@ class Pool:
 
     @classmethod
     def from_similarities(
-        cls, similarities: Any, labels: Array | None = None, *, importance: Array | None = None
+        cls,
+        similarities: Any,
+        labels: Array | None = None,
+        *,
+        importance: Array | None = None,
+        utility: Array | None = None,
     ) -> "Pool":
         """Make a pool of similarities alone, (N, N) ≥ 0, for facility_location: s_ij says how well sample i represents
         sample j. Pass an array, a tensor, or a sparse matrix of SciPy, whose missing entries are 0."""
@@ -113,7 +121,8 @@ class Pool:
         checked, _, largest = _floats("similarities", values)
         if checked.numel() and float(checked.min()) < 0:
             raise ValueError(f"similarities must be ≥ 0, got {float(checked.min()):.6g}")
-        pool = cls(np.zeros((similarities.shape[0], 1), np.float32), labels=labels, importance=importance)
+        features = np.zeros((similarities.shape[0], 1), np.float32)
+        pool = cls(features, labels=labels, importance=importance, utility=utility)
         scale = 1.0 / largest if largest > 0 else 0.0
         pool.similarities = _neighbour_lists(similarities, scale) if sparse else _on_grid(checked, scale)
         return pool
@@ -189,6 +198,7 @@ class Pool:
             ("reference", self.reference),
             ("errors", self.given_errors),
             ("importance", self.importance),
+            ("utility", self.utility),
         )
 
     def _checked(self, name: str, value: Array, dimensions: int = 2) -> tuple[Tensor, float]:

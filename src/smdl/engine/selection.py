@@ -161,6 +161,8 @@ def select(
     budget: float | None = None,
     groups: Array | None = None,
     per_group: int | Mapping[Any, int] | None = None,
+    shares: str | Mapping[Any, float] | None = None,
+    at_least: int | Mapping[Any, int] | None = None,
     optimizer: str = "auto",
     partitions: int = 1,
     epsilon: float = 0.01,
@@ -182,6 +184,9 @@ def select(
     away_from     features of samples that are there already, (P, D): the gain of the picks beside them
     costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
     groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
+    shares        what part of the picks each group gets: "uniform", "input" (as among the candidates), or a number ≥ 0
+                  per group, of which only the ratios count. Limits are `at_least` and `per_group`: picks of each group.
+                  A group with too few candidates gives all it has, and the others get the rest by their shares
     optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
                   picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones; subset is lazy among max(65,536, 16 × size)
                   random candidates, the first picks among fewer. auto is subset for facility_location above 65,536
@@ -211,6 +216,8 @@ def select(
         budget=budget,
         groups=groups,
         per_group=per_group,
+        shares=shares,
+        at_least=at_least,
         optimizer=optimizer,
         partitions=partitions,
         epsilon=epsilon,

@@ -12,12 +12,13 @@ import torch
 from smdl import __version__
 from smdl.common.environment import cores
 from smdl.common.interrupts import Interrupted
-from smdl.common.messages import choice, one_of, positive, whole_number
+from smdl.common.messages import choice, one_of, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked
 from smdl.common.units import duration
 from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
+from smdl.engine.objective import check_others
 from smdl.engine.plan import picks_from_a_subset
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
 from smdl.files.dedup import search_copies
@@ -28,8 +29,10 @@ from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
 from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.quotas import quotas_of
 from smdl.files.request import SelectRequest, settings_of
-from smdl.files.rows import ROLES, Rows, numbered, open_rows
+from smdl.files.request_checks import check_columns_are_read, check_limits
+from smdl.files.rows import ROLES, Rows, open_rows
 from smdl.files.snapshot import write_snapshot
 from smdl.files.texts import TextRows, open_text
 
@@ -48,21 +51,21 @@ class Chooser:
         one_of("engine", request.engine, ENGINES)
         for size in request.sizes:
             whole_number("size", size)
-        for name in ("partitions", "per_group", "threads"):
+        for name in ("partitions", "per_group", "at_least", "threads"):
             if getattr(request, name) is not None:
                 whole_number(name, getattr(request, name))
         if request.threads is not None and request.threads > cores():
             raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
         if not request.out.name:
             raise ValueError(choice("--out", str(request.out), "a file"))
-        needs = objective_of(request.objective).needs
-        if request.probabilities is not None and not needs & {"probabilities", "errors"}:
-            raise ValueError("--probabilities: no term of the objective reads them. Leave them out, or see --objective")
+        check_columns_are_read(request)
         if request.dedup is not None:
             threshold(request.dedup)
         self.source = self._open()
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
-        self._check_limits()
+        check_limits(request, self.source)
+        self.quotas: dict[str, int] | None = None
+        self.quota_notes: list[str] = []
         self.plan = self._plan(NO_ROWS)
         paths = [request.out, *(request.out_of(size) for size in request.sizes[:-1])]
         self.outputs = [ProtectedOutput(path, request.folder, request.force) for path in paths]
@@ -73,7 +76,7 @@ class Chooser:
         if isinstance(self.source, TextRows):
             self.embedder = Embedder(str(request.model), self.source)
             self.source = self.embedder.source
-        self.query = self._query()
+        self.query, self.away_from = self._others("query"), self._others("away_from")
 
     def notes(self) -> list[str]:
         """Say which columns of a table are the features, if no option names them."""
@@ -103,6 +106,8 @@ class Chooser:
             if self.embedder is not None:
                 self._embed(self.embedder, display)
             job = self._job(self._scan(engine, display))
+            for line in self.quota_notes:
+                display.note(line)
             with self._work_folder():
                 predicted = seconds(self.source, self.plan, objective_of(request.objective), self._is_limited)
                 if predicted > LONG:
@@ -175,7 +180,7 @@ class Chooser:
         request, self.plan = self.request, self._plan(dropped)
         job = Job(
             self.source, self.plan, request.objective, request.seed, dropped, self.exclude, self.initial,
-            request.per_group, request.budget, self.query, self.classes, request.threads, request.shuffled,
+            self.quotas, request.budget, self.query, self.away_from, self.classes, request.threads, request.shuffled,
         )  # fmt: skip
         few = np.setdiff1d(np.arange(min(len(self.source), 32 + len(dropped))), dropped)[:32]
         objective_of(request.objective).on(job.pool(few, features_at(few) if features_at else None))
@@ -237,33 +242,17 @@ class Chooser:
             raise ValueError("give --features or --text, not both")
         return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
 
-    def _check_limits(self) -> None:
-        """Check that costs, budget and quotas fit together."""
-        request, columns = self.request, self.source.columns
-        if (request.budget is None) != ("costs" not in columns):
-            raise ValueError("--costs and --budget belong together: give both, or neither")
-        if request.per_group is not None and "groups" not in columns:
-            raise ValueError("--per_group needs --groups: the column that says which group a row belongs to")
-        if request.budget is not None:
-            positive("budget", request.budget)
-            if request.sizes or request.fraction is not None:
-                raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
-            costs = self.source.column("costs")
-            if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
-                raise ValueError("--costs must be finite numbers above 0")
-
-    def _query(self) -> np.ndarray | None:
-        """Read the rows that the choice is to be about."""
-        request = self.request
-        if request.query is None:
+    def _others(self, name: str) -> np.ndarray | None:
+        """Read rows outside of the input: those that the choice is to be about, or to keep away from."""
+        path = getattr(self.request, name)
+        if path is None:
             return None
-        if "facility_location" not in objective_of(request.objective).weights:
-            raise ValueError("--query needs an objective with facility_location")
+        check_others(name, objective_of(self.request.objective))
         if self.embedder is not None:
-            return self.embedder.query(request.query)
-        found = open_rows([request.query], request.features)
+            return self.embedder.query(path)
+        found = open_rows([path], self.request.features)
         if found.width != self.source.width:
-            raise ValueError(f"--query must have the width of the input, {self.source.width}, got {found.width}")
+            raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
         check_usable(found, [unfinished_rows(found, n) for n in range(len(found.shards))], NOT_FINITE, skip=False)
         return np.array(found.whole())
 
@@ -288,9 +277,10 @@ class Chooser:
         if size is not None and size > rows:
             raise ValueError(choice("size", size, f"at most the {rows} rows that may be chosen"))
         most = rows
-        if request.per_group is not None:
-            counts = np.bincount(numbered(self.source.column("groups")[mask])[1])
-            most = int(np.minimum(counts, request.per_group).sum())
+        self.quota_notes = []
+        self.quotas = quotas_of(request, self.source, mask, size, self.quota_notes.append)
+        if self.quotas is not None:
+            most = sum(self.quotas.values())
         if request.budget is not None:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
@@ -312,7 +302,7 @@ class Chooser:
 
     @property
     def _is_limited(self) -> bool:
-        return self.request.per_group is not None or self.request.budget is not None
+        return self.quotas is not None or self.request.budget is not None
 
     def _classes(self) -> tuple[str, ...]:
         if "labels" not in self.source.columns:
@@ -324,5 +314,5 @@ class Chooser:
 
     def _key(self, job: Job) -> str:
         settings = [job.plan.levels, job.plan.size, job.objective, job.seed, job.dropped, job.exclude, job.initial]
-        settings += [job.per_group, job.budget, job.query, job.shuffled]
+        settings += [job.quotas, job.budget, job.query, job.away_from, job.shuffled]
         return key_of(__version__, RULES, self.source.fingerprint(), settings)

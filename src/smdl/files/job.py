@@ -35,7 +35,9 @@ class Job:
     dropped   rows that take no part at all: not finite
     exclude   rows that may not be chosen; they are scored against like all others
     initial   rows that are chosen already: gains count from there
-    query     features that facility_location is to be about, (Q, D)
+    quotas    the most rows per group, by the text of its name
+    query     features that the choice is to be about, (Q, D)
+    away_from features that are there already: the choice is to add to them, (P, D)
     classes   names of the labels, if those are text
     progress  called as progress(what, done, total) during a selection
     """
@@ -47,9 +49,10 @@ class Job:
     dropped: np.ndarray = field(default_factory=lambda: NO_ROWS)
     exclude: np.ndarray = field(default_factory=lambda: NO_ROWS)
     initial: np.ndarray = field(default_factory=lambda: NO_ROWS)
-    per_group: int | None = None
+    quotas: Mapping[str, int] | None = None
     budget: float | None = None
     query: np.ndarray | None = None
+    away_from: np.ndarray | None = None
     classes: tuple[str, ...] = ()
     threads: int | None = None
     shuffled: bool = False
@@ -81,11 +84,14 @@ class Job:
             options["among"] = np.searchsorted(rows, among)
         if len(self.initial):
             options["initial"] = np.searchsorted(rows, self.initial)
-        if self.per_group is not None:
-            groups = numbered(self.source.values("groups", rows))[1]
-            options |= {"groups": groups, "per_group": self.per_group}
-            counts = np.bincount(groups[np.searchsorted(rows, among)])
-            size = min(self.plan.size, int(np.minimum(counts, self.per_group).sum()))
+        if self.quotas is not None:
+            names, groups = numbered(self.source.values("groups", rows))
+            most = np.array([self.quotas.get(str(name), 0) for name in names])
+            options |= {"groups": groups, "per_group": dict(enumerate(most.tolist()))}
+            counts = np.bincount(groups[np.searchsorted(rows, among)], minlength=len(names))
+            size = min(self.plan.size, int(np.minimum(counts, most).sum()))
+            if size == 0:
+                return Selection(NO_ROWS, np.empty(0), 0.0)
         if self.budget is not None:
             costs = self.source.values("costs", rows)
             if costs[np.searchsorted(rows, among)].min() > self.budget:
@@ -107,13 +113,13 @@ class Job:
     def pool(self, rows: np.ndarray, features: np.ndarray | None = None) -> Pool:
         """Read rows as a pool, with their features if those are not given. All rows of one local array are a memory
         map."""
-        roles = [role for role in ("labels", "probabilities") if role in self.source.columns]
+        roles = [role for role in ("labels", "probabilities", "utility") if role in self.source.columns]
         if features is None:
             features = self.source.whole() if len(rows) == len(self.source) else self.source.features_at(rows)
         found: dict[str, Any] = {"features": features} | {role: self.source.values(role, rows) for role in roles}
         if "labels" in found:
             found["labels"] = class_numbers(found["labels"], self.classes)
-        return Pool(**found, query=self.query)
+        return Pool(**found, query=self.query, away_from=self.away_from)
 
 
 def objective_of(given: str | Mapping[str, Any]) -> Objective:

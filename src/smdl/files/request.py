@@ -23,11 +23,15 @@ class SelectRequest:
     groups: str | None = None
     ids: str | None = None
     costs: str | None = None
+    utility: str | None = None
     per_group: int | None = None
+    shares: str | None = None
+    at_least: int | None = None
     budget: float | None = None
     exclude: str | None = None
     initial: str | None = None
     query: str | None = None
+    away_from: str | None = None
     dedup: float | None = None
     partitions: int | None = None
     seed: int = 0

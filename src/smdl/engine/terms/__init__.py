@@ -11,6 +11,7 @@ from smdl.engine.terms.mean_closeness import MeanCloseness
 from smdl.engine.terms.mean_distance import MeanDistance
 from smdl.engine.terms.redundancy import Redundancy
 from smdl.engine.terms.uncertainty import Uncertainty
+from smdl.engine.terms.utility import Utility
 
 #: Every term by the name of its weight, in the order in which they are added.
 TERMS: dict[str, type[Any]] = {
@@ -18,6 +19,7 @@ TERMS: dict[str, type[Any]] = {
     "mean_closeness": MeanCloseness,
     "mean_distance": MeanDistance,
     "feature_match": FeatureMatch,
+    "utility": Utility,
     "redundancy": Redundancy,
     "facility_location": FacilityLocation,
     "feature_coverage": FeatureCoverage,

@@ -1,0 +1,46 @@
+"""What the options of `smdl select` must have in common: columns that a term reads, limits that fit together."""
+
+import numpy as np
+
+from smdl.common.messages import positive
+from smdl.files.job import objective_of
+from smdl.files.request import SelectRequest
+from smdl.files.rows import Rows
+
+
+def check_columns_are_read(request: SelectRequest) -> None:
+    """Raise an error if a column is given that no term of the objective reads."""
+    objective = objective_of(request.objective)
+    if request.probabilities is not None and not objective.needs & {"probabilities", "errors"}:
+        raise ValueError("--probabilities: no term of the objective reads them. Leave them out, or see --objective")
+    if request.utility is not None and "utility" not in objective.needs:
+        weights = " ".join(f"--objective.{name} {weight:g}" for name, weight in objective.weights.items())
+        share = 1 / request.sizes[-1] if request.sizes else 0.01
+        raise ValueError(
+            f"--utility: no term of the objective reads it. Give it a weight: {weights} --objective.utility {share:.2g}"
+        )
+
+
+def check_limits(request: SelectRequest, source: Rows) -> None:
+    """Check that costs, budget and quotas fit together."""
+    columns = source.columns
+    if (request.budget is None) != ("costs" not in columns):
+        raise ValueError("--costs and --budget belong together: give both, or neither")
+    for name in ("per_group", "shares"):
+        if getattr(request, name) is not None and "groups" not in columns:
+            raise ValueError(f"--{name} needs --groups: the column that says which group a row belongs to")
+    if request.at_least is not None and request.shares is None:
+        raise ValueError("--at_least needs --shares, such as --shares input")
+    if request.shares is not None and len(request.sizes) > 1:
+        raise ValueError("--shares needs one --size: the beginning of a choice has other shares")
+    if "utility" in columns:
+        found = source.column("utility")
+        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+            raise ValueError("--utility must be a column of finite numbers")
+    if request.budget is not None:
+        positive("budget", request.budget)
+        if request.sizes or request.fraction is not None:
+            raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
+        costs = source.column("costs")
+        if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
+            raise ValueError("--costs must be finite numbers above 0")
