@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 import smdl
+from smdl.engine.geometry import Geometry
 
 PIXELS, CLASSES = load_digits(return_X_y=True)
 
@@ -331,3 +332,15 @@ def test_equal_names_in_two_forms_are_one_class():
     labels = smdl.Labels(clusters()[0])
     labels.add([0, 1], ["café ", "cafe\u0301"])
     assert labels.classes == ["café"]
+
+
+def test_rounds_share_the_similarities_of_the_first(monkeypatch):
+    computed = []
+    matrix = Geometry._matrix
+    monkeypatch.setattr(Geometry, "_matrix", lambda self: computed.append(1) or matrix(self))
+    features = np.random.default_rng(0).normal(size=(60, 4))
+    labels = smdl.Labels(features)
+    for _ in range(3):
+        rows = labels.next(5)
+        labels.add(rows, (features[rows, 0] > 0).tolist())
+    assert len(computed) == 1

@@ -34,7 +34,7 @@ def rows_to_label(
 ) -> np.ndarray:
     """Return rows by facility location that knows the labelled rows, weighted by how unsure the model is."""
     if probabilities is not None:
-        pool = Pool(pool.features, probabilities=probabilities)
+        pool = pool.changed(probabilities=probabilities)  # keeps the similarities
     weighted = pool.probabilities is not None and pool.probabilities.shape[1] > 1
     found = select(pool, Objective.labels(weighted), size, initial=labelled, exclude=exclude, seed=seed)
     return found.on_host().indices
