@@ -73,6 +73,7 @@ def compare(options: Options) -> int:
         to_dict(options.config),
         methods,
         options.regimes or [],
+        oracle=bool(options.regimes) and not options.no_oracle,
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,
@@ -278,6 +279,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     learned."""
     from rich.console import Console
 
+    from smdl.experiments.gains import sentences
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
     from smdl.report.report import render
@@ -295,6 +297,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
     if found.regimes:
         write(matrix_table(found))
         write(LEGEND, style="dim")
+        for line in sentences([gain for gain in found.gains if gain.protocol == found.primary]):
+            write(line)
     if found.learning_rates:
         write(tuned_rates(found))
     write(found.answer, style="bold")

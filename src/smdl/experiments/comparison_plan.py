@@ -10,6 +10,8 @@ from smdl.common.messages import choice, unknown
 from smdl.common.storage import write_bytes
 
 PROTOCOLS = ("steps", "time")
+#: The row of a comparison by regimes that is drawn by what each regime hides.
+ORACLE = "oracle"
 Record = TypeVar("Record")
 
 
@@ -41,6 +43,7 @@ class ComparisonPlan:
     shares: dict[str, float] = field(default_factory=dict)  # arm -> its share of the baseline's time, where it is not 1
     methods: list[str] = field(default_factory=list)  # rows and columns of the matrix of methods and regimes
     regimes: list[str] = field(default_factory=list)
+    endpoints: dict[str, str] = field(default_factory=dict)  # arm -> what is tested, where it is not final accuracy
     seeds: int = 5
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
@@ -83,10 +86,13 @@ class ComparisonPlan:
         """The protocol of the primary endpoint."""
         return "time" if "time" in self.protocols else self.protocols[0]
 
-    @property
-    def endpoint(self) -> str:
-        """The quantity of a run that is tested."""
-        return self.metric or "final_accuracy"
+    def endpoint_of(self, arm: str) -> str:
+        """Return the quantity of an arm's runs that is tested."""
+        return self.metric or self.endpoints.get(arm, "final_accuracy")
+
+    def is_oracle(self, arm: str) -> bool:
+        """Whether an arm draws by what its regime hides: it shows what there is to gain and is no candidate."""
+        return self.arms[arm].get("method") == ORACLE
 
     @property
     def rivals(self) -> dict[str, str]:

@@ -219,7 +219,9 @@ class Experiment:
         folder = self.folder / run.folder
         if run.folder not in self._finals and finished(folder):
             files = read_run(folder, run.steps)
-            self._finals[run.folder] = math.nan if files.problems else measured(files.epochs)[self.plan.endpoint]
+            self._finals[run.folder] = (
+                math.nan if files.problems else measured(files.epochs)[self.plan.endpoint_of(run.arm)]
+            )
         return self._finals.get(run.folder)
 
     def run_until_settled(self, jobs: int = 1) -> None:

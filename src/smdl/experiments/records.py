@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from smdl.experiments.gains import Gain
 from smdl.experiments.runs import Epoch
 from smdl.experiments.statistics import MARGIN, Estimate
 
@@ -142,6 +143,8 @@ class Results:
     planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
     methods: list[str] = field(default_factory=list)  # of a comparison
     regimes: list[str] = field(default_factory=list)  # in which it compares them, if there are several
+    endpoints: dict[str, str] = field(default_factory=dict)  # arm -> what is tested, where it is not final accuracy
+    gains: list[Gain] = field(default_factory=list)  # what perfect knowledge gains in each regime
     data: DataFacts | None = None
     answer: str = ""  # should I use it here?
     verdict: str = ""
@@ -164,11 +167,16 @@ class Results:
     @property
     def endpoint(self) -> str:
         """The name of the primary endpoint."""
-        return self.metric or "final test accuracy"
+        if self.metric or not self.endpoints:
+            return self.metric or "final test accuracy"
+        where = [regime for regime in self.regimes if any(arm.endswith(f", {regime}") for arm in self.endpoints)]
+        return f"final test accuracy (in {', '.join(where)}: the mean over the classes of the accuracy of each)"
 
     def estimate(self, row: Row) -> Estimate:
-        """Return the primary endpoint of a row: the metric of the user, or final test accuracy, %."""
-        return row.metrics[self.metric] if self.metric else row.final_accuracy
+        """Return the primary endpoint of a row: the metric of the user, or final test accuracy, %, in a tail with equal
+        weights of the classes."""
+        name = self.metric or self.endpoints.get(row.arm)
+        return row.metrics[name] if name else row.final_accuracy
 
     @property
     def timed(self) -> bool:

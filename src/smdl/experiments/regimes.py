@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smdl.common.messages import unknown
-from smdl.experiments.comparison_plan import ComparisonPlan
+from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan
 
 _CLEAN = {"imbalance": 1.0, "hidden_imbalance": 1.0, "duplicates": 0.0, "label_noise": 0.0}
 #: The option of the data that makes a regime, and its usual strength, by the name of the regime.
@@ -16,6 +16,12 @@ REGIMES: dict[str, tuple[str, float]] = {
     "noisy": ("label_noise", 0.2),
     "tiny": ("train_size", 500),
 }
+
+
+#: Options of the data that make a tail: then all classes count alike in the primary endpoint.
+TAILS = ("imbalance", "hidden_imbalance")
+#: Options of the data that hide something that perfect knowledge could use.
+HIDING = ("imbalance", "hidden_imbalance", "duplicates", "label_noise")
 
 
 def data_options(regime: str) -> dict[str, Any]:
@@ -36,24 +42,35 @@ def data_options(regime: str) -> dict[str, Any]:
 
 
 def comparison(
-    title: str, base: dict[str, Any], methods: Sequence[str], regimes: Sequence[str], **more: Any
+    title: str,
+    base: dict[str, Any],
+    methods: Sequence[str],
+    regimes: Sequence[str],
+    oracle: bool = False,
+    **more: Any,
 ) -> ComparisonPlan:
     """Return the plan of a comparison. In several regimes, an arm is a method in a regime, and is tested against the
-    baseline of its regime. `more` are other fields of the plan."""
+    baseline of its regime. With `oracle`, regimes that hide something get an arm that is drawn by that. `more` are
+    other fields of the plan."""
     options = {regime: data_options(regime) for regime in regimes}
-    arms, against, shares, baseline = {}, {}, {}, baseline_of(methods)
+    arms, against, shares, endpoints, baseline = {}, {}, {}, {}, baseline_of(methods)
+    methods = [*methods, *([ORACLE] if oracle and ORACLE not in methods else [])]
     if len(set(methods)) < 2:
         raise ValueError(f"a comparison needs two methods or more, got {', '.join(methods)}")
     if method_and_share(baseline)[1] != 1:
         raise ValueError(f"the baseline {baseline} has all of its own time: leave out the part after @")
     for regime in regimes or [""]:
         for method in methods:
+            if method == ORACLE and not any(_differs(options[regime], option) for option in HIDING):
+                continue
             arm, (name, share) = arm_name(method, regime), method_and_share(method)
             arms[arm] = {**method_options(name), **({"data": options[regime]} if regime else {})}
             if regime and method != baseline:
                 against[arm] = arm_name(baseline, regime)
             if share != 1:
                 shares[arm] = share
+            if regime and any(_differs(options[regime], option) for option in TAILS):
+                endpoints[arm] = "balanced_accuracy"
     return ComparisonPlan(
         title,
         base,
@@ -63,8 +80,13 @@ def comparison(
         shares=shares,
         methods=list(methods),
         regimes=list(regimes),
+        endpoints=endpoints,
         **more,
     )
+
+
+def _differs(options: dict[str, Any], option: str) -> bool:
+    return options.get(option, _CLEAN[option]) != _CLEAN[option]
 
 
 def arm_name(method: str, regime: str) -> str:

@@ -10,7 +10,8 @@ from statistics import fmean, median_low
 from typing import Any
 
 from smdl.common.storage import read_json, write_bytes, write_json
-from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
+from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan, FolderError, read_plan
+from smdl.experiments.gains import Gain, gain
 from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, SecondaryTest, Welch
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.runs import GROUPED, MEASURES, Epoch, measured, read_run, read_summary, training_seconds
@@ -30,7 +31,7 @@ TIME_RATIO = (0.9, 1.1)
 #: What the results take from the plan as it is.
 PLANNED = (
     "title", "caption", "baseline", "against", "primary", "protocols", "seeds", "earlier_seeds", "looks", "minutes",
-    "planned_steps", "methods", "regimes", "metric", "higher_is_better", "learning_rates"
+    "planned_steps", "methods", "regimes", "endpoints", "metric", "higher_is_better", "learning_rates"
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def write(folder: Path, results: Results) -> None:
 
 def verdict(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
     """Say what the tests at the primary endpoint found."""
-    tests = [test for test in tests if test.protocol == plan.primary]
+    tests = [test for test in tests if test.protocol == plan.primary and not plan.is_oracle(test.arm)]
     rival = "each against its own baseline" if plan.against else f"against {plan.baseline}"
     start = f"At equal {equal}, {rival} over {plan.seeds} seeds{_shortened(plan)}"
     if all(test.verdict == "chance" for test in tests):
@@ -104,6 +105,7 @@ def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) ->
         rows=rows,
         tests=tests,
         secondary=[test for protocol in plan.protocols for test in _secondary(plan, protocol, rows, runs)],
+        gains=_gains(plan, runs),
         calibration=calibration,
         runs=runs,
         problems=[*sorted(problems), *_chance_problems(rows, equal, data)],
@@ -125,7 +127,7 @@ def _answer(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
             replace(test, arm=method, against=baseline_of(plan.methods))
             for method in plan.methods
             for test in tests
-            if test.arm == arm_name(method, regime)
+            if test.arm == arm_name(method, regime) and not plan.is_oracle(test.arm)
         ]
         found.append(f"{regime.capitalize()}: {answer(mine, equal, baseline_of(plan.methods))}")
     return "\n".join(found)
@@ -252,12 +254,15 @@ def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
 
 
 def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dict[str, DataFacts]) -> list[Comparison]:
-    finals = {arm: _finals(runs, arm, protocol, plan.endpoint) for arm in plan.arms}
+    finals = {arm: _finals(runs, arm, protocol, plan.endpoint_of(arm)) for arm in plan.arms}
     rivals = plan.rivals
     pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
     gaps = {arm: paired_difference(*pairs[arm], looks=max(1, len(plan.looks))) for arm in rivals}
-    adjusted = dict(zip(rivals, holm([gap.p for gap in gaps.values()]), strict=True))
-    chance = {arm for arm, values in finals.items() if values and at_chance(fmean(values.values()), data[arm])}
+    candidates = [arm for arm in rivals if not plan.is_oracle(arm)]  # the oracle is no method to choose
+    adjusted = {arm: gap.p for arm, gap in gaps.items()}
+    adjusted |= dict(zip(candidates, holm([gaps[arm].p for arm in candidates]), strict=True))
+    plain = {} if plan.metric else {arm: _finals(runs, arm, protocol, "final_accuracy") for arm in plan.arms}
+    chance = {arm for arm, values in plain.items() if values and at_chance(fmean(values.values()), data[arm])}
     found = []
     for arm, rival in rivals.items():
         gap, count, p, margin = gaps[arm], len(pairs[arm][0]), adjusted[arm], _margin(plan, finals[rival])
@@ -277,7 +282,7 @@ def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dic
                 half_90=gap.half_90,
                 pairs=count,
                 verdict=kind,
-                seeds_needed=seeds_needed(*pairs[arm], len(rivals), margin) if kind == "unclear" else None,
+                seeds_needed=seeds_needed(*pairs[arm], len(candidates), margin) if kind == "unclear" else None,
                 welch=Welch(welch.mean, welch.half, welch.p),
                 metric=plan.metric,
                 margin=margin,
@@ -289,7 +294,12 @@ def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dic
 def _secondary(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: list[RunRecord]) -> list[SecondaryTest]:
     """Test what is measured besides the primary endpoint."""
     known = {row.arm: row.metrics for row in rows if row.protocol == protocol}
-    asked = [(*pair, name) for pair in plan.rivals.items() for name in known[pair[0]] if name != plan.metric]
+    asked = [
+        (arm, rival, name)
+        for arm, rival in plan.rivals.items()
+        for name in known[arm]
+        if name != plan.endpoint_of(arm) and not plan.is_oracle(arm)
+    ]
     gaps = []
     for arm, rival, name in asked:
         pairs = _pairs(*(_finals(runs, each, protocol, name) for each in (arm, rival)))
@@ -299,6 +309,21 @@ def _secondary(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: list[
         SecondaryTest(arm, rival, protocol, name, gap.mean, gap.half, gap.p, p)
         for (arm, rival, name), gap, p in zip(asked, gaps, adjusted, strict=True)
     ]
+
+
+def _gains(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
+    """Return what perfect knowledge gains in each regime, by the primary endpoint and by the rare groups."""
+    found, baseline = [], baseline_of(plan.methods)
+    for protocol in plan.protocols:
+        for regime in plan.regimes:
+            arm, rival = arm_name(ORACLE, regime), arm_name(baseline, regime)
+            methods = [name for name in plan.methods if name not in (ORACLE, baseline)]
+            for measure in dict.fromkeys((plan.endpoint_of(rival), "rare_accuracy")) if arm in plan.arms else ():
+                values = [_finals(runs, one, protocol, measure) for one in (rival, arm)]
+                others = {name: _finals(runs, arm_name(name, regime), protocol, measure) for name in methods}
+                if all(values):
+                    found.append(gain(regime, protocol, measure, *values, others, max(1, len(plan.looks))))
+    return found
 
 
 def _finals(runs: list[RunRecord], arm: str, protocol: str, measure: str) -> dict[int, float]:

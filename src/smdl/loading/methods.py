@@ -20,12 +20,14 @@ from smdl.loading.strategies.evolved_sampling import EvolvedSampling
 from smdl.loading.strategies.importance import Importance
 from smdl.loading.strategies.infobatch import InfoBatch
 from smdl.loading.strategies.loss_rank import LossRank
+from smdl.loading.strategies.progressive import Progressive
 from smdl.loading.strategies.released import Released
 from smdl.loading.strategies.rho_loss import RhoLoss
 from smdl.loading.strategies.selective_backprop import SelectiveBackprop
 from smdl.loading.strategies.strategy import Strategy
 from smdl.loading.strategies.submodular import Submodular
 from smdl.loading.strategies.uniform import Uniform
+from smdl.loading.strategies.weighted import Weighted
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,13 @@ _ALGORITHM_1 = {"optimizer": "stochastic", "partitions": 10, "epsilon": 0.01}
 _TABLE = (
     Method("uniform", Uniform, RandomPool(1), about="plain SGD: batches drawn at random"),
     Method("balanced", Balanced, Full(every=None, replacement=True), about="every class equally often, at random"),
+    Method(
+        "progressive",
+        Progressive,
+        Full(every=None, replacement=True),
+        about="from uniform to every class equally often, over the run (Kang et al. 2020)",
+    ),
+    Method("weighted", Weighted, Full(every=None, replacement=True), about="every sample as often as its weight says"),
     Method(
         "loss",
         LossRank,

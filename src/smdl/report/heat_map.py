@@ -9,7 +9,7 @@ from smdl.experiments.records import Comparison, Results
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.statistics import Difference
 from smdl.report.figures import Look, blank, label
-from smdl.report.summaries import LEGEND, VERDICTS, estimate_text, mark, rows_of
+from smdl.report.summaries import LEGEND, MISSING, ORACLE_NOTE, VERDICTS, estimate_text, regime_mark, rows_of
 
 #: Points of accuracy at which the colour becomes stronger.
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -20,6 +20,7 @@ COLOUR_WIDTH = 26
 CAPTION = (
     "Difference to the baseline of the same regime, in points of accuracy, with its 95 % interval. Blue is higher"
     f" accuracy, orange is lower. {LEGEND} Frame and bold type: ▲ and ▼. First row: accuracy of the baseline."
+    f" {ORACLE_NOTE}"
 )
 
 
@@ -43,10 +44,13 @@ def heat_map(look: Look, results: Results, protocol: str) -> Figure:
     text = look.theme.box[1]
     for down, method in enumerate(methods):
         for across, regime in enumerate(results.regimes):
-            row, test = found[arm_name(method, regime)]
             middle = (across + 0.5, down + 0.5)
+            if arm_name(method, regime) not in found:  # it hides nothing that an oracle could use
+                axes.annotate(MISSING, middle, ha="center", va="center", fontsize=9.5)
+                continue
+            row, test = found[arm_name(method, regime)]
             if test is None:
-                accuracy = estimate_text(row.final_accuracy, ".1f").replace(" ± ", " %\n± ")
+                accuracy = estimate_text(results.estimate(row), ".1f").replace(" ± ", " %\n± ")
                 axes.annotate(accuracy, middle, ha="center", va="center", fontsize=9.5)
                 continue
             strong = test.verdict in ("better", "worse")
@@ -55,7 +59,15 @@ def heat_map(look: Look, results: Results, protocol: str) -> Figure:
                 cell.set(edgecolor=text, linewidth=1.6)
             axes.add_patch(cell)
             weight = "bold" if strong else "normal"
-            axes.annotate(cell_text(test), middle, ha="center", va="center", fontsize=9.5, color=text, weight=weight)
+            axes.annotate(
+                cell_text(test, results, regime),
+                middle,
+                ha="center",
+                va="center",
+                fontsize=9.5,
+                color=text,
+                weight=weight,
+            )
     _legend(figure, look, whole)
     return figure
 
@@ -68,12 +80,13 @@ def shade(test: Comparison) -> int:
     return len(LEVELS) + (strength if test.difference > 0 else -strength)
 
 
-def cell_text(test: Comparison) -> str:
+def cell_text(test: Comparison, results: Results, regime: str) -> str:
     """Return the text of a cell, in two lines."""
     if test.difference is None or test.verdict in ("chance", "missing"):
         return VERDICTS[test.verdict].strip("()")
     gap = estimate_text(Difference(test.difference, test.half, test.p), "+.1f")
-    return gap.replace(" ± ", f" {mark(test)}\n± ") if " ± " in gap else f"{gap} {mark(test)}"
+    found = regime_mark(results, test, regime)
+    return gap.replace(" ± ", f" {found}\n± ") if " ± " in gap else f"{gap} {found}"
 
 
 def _legend(figure: Figure, look: Look, whole: tuple[float, float]) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import yaml
 
-from smdl.experiments.records import Results
+from smdl.experiments.comparison_plan import ORACLE
+from smdl.experiments.gains import sentences
+from smdl.experiments.records import Comparison, Results
 from smdl.experiments.statistics import LEVEL, MARGIN
 from smdl.experiments.verdicts import finding
 from smdl.report import paper_tables, plots, usage_plots
@@ -40,6 +42,8 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
         matrix=tables.matrix(results, results.primary) if results.regimes else None,
         matrix_legend=tables.LEGEND,
+        gains=sentences([gain for gain in results.gains if gain.protocol == results.primary]),
+        oracle_note=tables.ORACLE_NOTE,
         paper=paper_tables.page_table(results),
         band_notes={protocol: plots.band_note(drawn, protocol) for protocol in results.protocols},
         first_button={protocol: _first_button(results, protocol) for protocol in results.protocols},
@@ -57,16 +61,22 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
 def _lines(results: Results) -> list[dict[str, str]]:
     """Return one line per arm: its verdict at the primary endpoint. The label says what the text then need not."""
     found = []
-    for test in (test for test in results.tests if test.protocol == results.primary):
+    for test in _candidates(results):
         text = finding(test, bool(results.against)).removeprefix("too few seeds to tell for ")
         found.append({"kind": test.verdict, "label": LABELS.get(test.verdict, test.verdict), "text": text})
     return found
 
 
+def _candidates(results: Results) -> list[Comparison]:
+    """Return the tests at the primary endpoint, without those of an oracle, which is no method to choose."""
+    methods = {arm: changes.get("method") for arm, changes in results.overrides.items()}
+    return [test for test in results.tests if test.protocol == results.primary and methods.get(test.arm) != ORACLE]
+
+
 def _basis(results: Results) -> str:
     """Say what the verdicts are based on."""
     runs = {run.folder: run.problem for run in results.runs}  # the baseline's runs count for both protocols
-    tests = sum(test.protocol == results.primary for test in results.tests)
+    tests = len(_candidates(results))
     rival = "its own baseline" if results.against else results.baseline
     looks = f" Every interval and p allows for {len(results.looks)} looks." if results.looks else ""
     return " ".join(

@@ -168,7 +168,9 @@ def accuracy(look: Look, results: Results, protocol: str) -> Figure:
     axes = figure.add_subplot()
     for place, arm in enumerate(arms):
         runs = results.finished(arm, protocol)
-        values = np.array([measured(run.epochs)[results.metric or "final_accuracy"] for run in runs])
+        values = np.array(
+            [measured(run.epochs)[results.metric or results.endpoints.get(arm, "final_accuracy")] for run in runs]
+        )
         values, colour = values[np.isfinite(values)], look.colours[arm]
         found = estimate(values.tolist())
         if found.mean is None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from smdl.experiments.gains import gains_nothing, sentences
 from smdl.experiments.records import Comparison, Results, Row
 from smdl.experiments.regimes import arm_name
 from smdl.experiments.statistics import Difference, Estimate
@@ -97,7 +98,13 @@ VERDICTS = {
 }
 LEGEND = (
     "▲ better, ▼ worse, after Holm’s correction over the whole table; △ ▽ the interval of this cell excludes zero;"
-    " = equivalent; ? too few seeds to tell."
+    " = equivalent; ? too few seeds to tell; ∅ too few seeds to tell, and knowing what is hidden gains nothing."
+)
+NOTHING = "∅"
+#: What the row of perfect knowledge means.
+ORACLE_NOTE = (
+    "oracle: drawn by what the regime hides (subclasses equally often, no wrong labels, one copy of each image). It"
+    " shows what there is to gain and is no upper bound: a method may gain more. Its marks are not corrected."
 )
 
 
@@ -256,19 +263,34 @@ def mark(test: Comparison) -> str:
     return VERDICTS[test.verdict]
 
 
+def regime_mark(results: Results, test: Comparison, regime: str) -> str:
+    """Return the mark of a verdict in a regime: an open one is of no interest where there is nothing to gain."""
+    gains = [gain for gain in results.gains if (gain.regime, gain.protocol) == (regime, test.protocol)]
+    return NOTHING if test.verdict == "unclear" and gains_nothing(gains) else mark(test)
+
+
 def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]:
     """Return the headings and rows of a table of methods and regimes: accuracy of the baseline, difference to it and
-    verdict of the others."""
+    verdict of the others. A regime that hides nothing has no oracle."""
     found = {row.arm: (row, test) for row, test in rows_of(results, protocol)}
 
     def cell(method: str, regime: str) -> str:
+        if arm_name(method, regime) not in found:
+            return MISSING
         row, test = found[arm_name(method, regime)]
         if test is None:
-            return f"{estimate_text(row.final_accuracy, '.1f')} %"
-        return f"{estimate_text(Difference(test.difference, test.half, test.p), '+.1f')} {mark(test)}"
+            return f"{estimate_text(results.estimate(row), '.1f')} %"
+        gap = estimate_text(Difference(test.difference, test.half, test.p), "+.1f")
+        return f"{gap} {regime_mark(results, test, regime)}"
 
     rows = [[method, *(cell(method, regime) for regime in results.regimes)] for method in results.methods]
     return [f"equal {results.equal[protocol]}", *results.regimes], rows
+
+
+def oracle_lines(results: Results, protocol: str) -> list[str]:
+    """Return what perfect knowledge gains in each regime, as a list in Markdown; nothing where there is no oracle."""
+    found = sentences([gain for gain in results.gains if gain.protocol == protocol])
+    return ["", *(f"- {line}" for line in found), "", ORACLE_NOTE] if found else []
 
 
 def matrix_table(results: Results) -> Table:
@@ -351,7 +373,7 @@ def markdown(results: Results) -> str:
     for protocol in results.protocols if results.regimes else ():
         headings, cells = matrix(results, protocol)
         table = [headings, ["---"] * len(headings), *cells]
-        lines += ["", *(f"| {' | '.join(row)} |" for row in table)]
+        lines += ["", *(f"| {' | '.join(row)} |" for row in table), *oracle_lines(results, protocol)]
     for protocol in results.protocols:
         rows = rows_of(results, protocol)
         own = {name: (key, form) for _, name, key, form in learned(results)} if results.metric else {}

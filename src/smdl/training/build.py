@@ -5,7 +5,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from smdl.common.messages import unknown
 from smdl.common.storage import DamagedFileError, cache_folder, read_sealed, write_sealed
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.loader import DataLoader
-from smdl.loading.methods import Method, as_method, make_candidates
+from smdl.loading.methods import METHODS, Method, as_method, make_candidates
 from smdl.scoring.reading import Reader
 from smdl.scoring.reference_model import holdout_losses, reference_features
 from smdl.scoring.scorer import Scorer
@@ -30,12 +30,15 @@ from smdl.training.datasets.load import Splits
 from smdl.training.models import make_model
 
 Progress = Callable[[int, int], None]
+#: The method that draws by what the options of the data hide: subclasses, wrong labels, copies.
+ORACLE = "oracle"
 _CACHED = "smdl reference features 1"  # a new number whenever the content changes
 
 
 def make_method(config: TrainConfig) -> Method:
     """Return the method of a config, with the changes that the config makes to it. What cannot be made is refused."""
-    method, changes = as_method(config.method), config.objective
+    known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method)
+    method, changes = replace(known, name=config.method), config.objective
     if changes and method.objective is None:
         raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
     try:
@@ -51,6 +54,8 @@ def make_method(config: TrainConfig) -> Method:
 def make_loader(config: TrainConfig, splits: Splits, model: nn.Module, progress: Progress) -> DataLoader:
     """Return the loader of a run. The reference model, if the method needs one, is trained or read from the cache."""
     train, method = splits.train, make_method(config)
+    if config.method == ORACLE:
+        method = method.changed(options={"weights": splits.draws})
     strategy, candidates = method.make()
     plain, epochs = without_augmentation(train), config.epochs
     if config.steps is not None:

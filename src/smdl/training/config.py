@@ -136,8 +136,9 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), balanced, loss, infobatch, evolved_sampling, importance, selective_backprop, divbs, rho_loss,
-    paper, paper_subset, paper_distance, paper_released, recommended, fresh, or package.module:name"""
+    """uniform (SGD), balanced, progressive, weighted, loss, infobatch, evolved_sampling, importance,
+    selective_backprop, divbs, rho_loss, paper, paper_subset, paper_distance, paper_released, recommended, fresh,
+    oracle (drawn by what the options of the data hide), or package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)

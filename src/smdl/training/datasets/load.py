@@ -14,6 +14,7 @@ from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
 from smdl.training.datasets.folder import folder
 from smdl.training.datasets.in_memory import InMemory, add_noise, mean_and_std
+from smdl.training.datasets.perfect_draws import perfect_draws
 from smdl.training.datasets.problems import DamagedError, DataError
 from smdl.training.datasets.subsets import generator, make_subsets, merged, stratified_subset
 from smdl.training.datasets.user_dataset import labelled_subset
@@ -41,6 +42,7 @@ class Splits:
     classes: list[str]
     shape: tuple[int, ...]
     groups: Groups
+    draws: np.ndarray | None = None  # how often perfect knowledge would draw each training sample; None: all alike
 
 
 def load(config: DataConfig) -> Splits:
@@ -78,7 +80,8 @@ def load(config: DataConfig) -> Splits:
         _prepare_images(in_memory, config)
     validation = parts[2] if held is not None else None
     grouped = Groups(test_labels[test_rows], groups[1], groups[0])
-    return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name), grouped)
+    draws = perfect_draws(rows, groups[0], targets != labels[rows], config.imbalance > 1 or config.hidden_imbalance > 1)
+    return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name), grouped, draws)
 
 
 def _read(config: DataConfig) -> tuple[InMemory, InMemory]:

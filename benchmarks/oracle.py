@@ -1,0 +1,68 @@
+"""How much is there to gain? Perfect knowledge beside every method, at equal steps, on the settings of docs/results.md.
+
+python benchmarks/oracle.py cifar10 --data ../shared/data --out runs/oracle-cifar10 --seeds 3
+"""
+
+import argparse
+from pathlib import Path
+
+from smdl.common.progress import Display
+from smdl.experiments.experiment import run_plan
+from smdl.experiments.regimes import comparison
+from smdl.experiments.results import collect, write
+from smdl.report.summaries import markdown
+from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, to_dict
+
+#: Data, network and length of the runs of each setting.
+SETTINGS = {
+    "cifar10": {"data": {"train_size": 8000, "test_size": 2000, "resolution": 16}, "steps": 800},
+    "svhn": {"data": {"resolution": 16}, "steps": 800},
+    "digits": {"data": {}, "steps": 300},
+}
+
+
+class Lines(Display):
+    """Shows notes and finished runs only."""
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def main() -> None:
+    """Train what is not trained yet, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("setting", choices=SETTINGS)
+    parser.add_argument("--data", help="folder of the data sets")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--methods", default="uniform,balanced,recommended,uniform+refit,recommended+refit")
+    parser.add_argument("--regimes", default="long-tail,hidden-tail,noisy")
+    options = parser.parse_args()
+    chosen = SETTINGS[options.setting]
+    base = TrainConfig(
+        data=DataConfig(options.setting, root=options.data, **chosen["data"]),
+        model=ModelConfig("resnet8"),
+        optimizer=OptimizerConfig(lr=0.1),
+        schedule=ScheduleConfig("cosine"),
+        steps=chosen["steps"],
+        threads=1,
+        train_evaluation=0,
+    )
+    plan = comparison(
+        f"{options.setting}: how much is there to gain?",
+        to_dict(base),
+        options.methods.split(","),
+        options.regimes.split(","),
+        oracle=True,
+        seeds=options.seeds,
+        protocols=["steps"],
+        timed=False,
+    )
+    folder = run_plan(plan, options.out, display=Lines()).folder
+    results = collect(folder)
+    write(folder, results)
+    print(markdown(results))
+
+
+if __name__ == "__main__":
+    main()
