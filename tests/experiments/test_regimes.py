@@ -145,7 +145,7 @@ def test_one_correction_covers_the_whole_matrix(trained):
 def test_the_rare_groups_of_a_tail_are_tested_with_a_correction_of_their_own(trained):
     found = collect(trained)
     names = {arm: [test.measure for test in found.secondary if test.arm == arm] for arm in found.arms}
-    assert names["balanced, hidden-tail"] == ["balanced_accuracy", "rare_accuracy", "worst_accuracy"]
+    assert names["balanced, hidden-tail"] == ["rare_accuracy", "worst_accuracy"], "the primary endpoint is balanced"
     assert names["balanced, clean"] == ["balanced_accuracy", "worst_accuracy"], "no group is rare"
     assert [test.p_holm for test in found.secondary] == holm([test.p for test in found.secondary])
     finals = {

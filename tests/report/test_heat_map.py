@@ -56,7 +56,7 @@ def test_every_cell_has_difference_interval_and_verdict(results):
     found = texts(figure)
     assert len(found) == len(METHODS) * len(REGIMES)
     for test in results.tests:
-        assert cell_text(test) in found
+        assert cell_text(test, results, test.arm.rpartition(", ")[2]) in found
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list(REGIMES)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == METHODS
 
@@ -89,7 +89,7 @@ def test_an_interval_without_zero_is_no_question_mark(results, verdict, differen
     one = changed(results, 0, verdict=verdict, difference=difference, half=half)
     assert mark(one.tests[0]) == expected
     assert matrix(one, "time")[1][1][1].endswith(f" {expected}")
-    assert cell_text(one.tests[0]).partition("\n")[0].endswith(f" {expected}")
+    assert cell_text(one.tests[0], one, "clean").partition("\n")[0].endswith(f" {expected}")
 
 
 def test_colours_are_centred_at_zero_and_grow_with_the_difference(results):

@@ -92,7 +92,7 @@ class ComparisonPlan:
 
     def is_oracle(self, arm: str) -> bool:
         """Whether an arm draws by what its regime hides: it shows what there is to gain and is no candidate."""
-        return self.arms[arm].get("method") == ORACLE
+        return self.arms.get(arm, {}).get("method") == ORACLE
 
     @property
     def rivals(self) -> dict[str, str]:

@@ -313,6 +313,8 @@ def _secondary(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: list[
 
 def _gains(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
     """Return what perfect knowledge gains in each regime, by the primary endpoint and by the rare groups."""
+    if not plan.regimes:
+        return []
     found, baseline = [], baseline_of(plan.methods)
     for protocol in plan.protocols:
         for regime in plan.regimes:
