@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
     from smdl.judging.comparison import compare, preview
+    from smdl.judging.group_accuracies import group_accuracies
     from smdl.labelling.labels import Labels
     from smdl.loading.candidates.base import Candidates
     from smdl.loading.candidates.full import Full
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from smdl.loading.methods import Method, methods
     from smdl.loading.selective_loader import SelectiveLoader
     from smdl.loading.strategies.strategy import Strategy
+    from smdl.scoring.balanced_softmax import balanced_softmax
     from smdl.scoring.scoring_options import Scoring
     from smdl.scoring.weighted_loss import weighted_mean
 
@@ -43,10 +45,12 @@ __all__ = [
     "SelectiveLoader",
     "Selector",
     "Strategy",
+    "balanced_softmax",
     "compare",
     "deduplicate",
     "evaluate",
     "explain",
+    "group_accuracies",
     "methods",
     "preview",
     "refit_head",
@@ -72,10 +76,12 @@ _MODULES = {
     "SelectiveLoader": "loading.selective_loader",
     "Selector": "engine.selector",
     "Strategy": "loading.strategies.strategy",
+    "balanced_softmax": "scoring.balanced_softmax",
     "compare": "judging.comparison",
     "deduplicate": "engine.near_copies",
     "evaluate": "engine.selection",
     "explain": "engine.plan",
+    "group_accuracies": "judging.group_accuracies",
     "methods": "loading.methods",
     "preview": "judging.comparison",
     "refit_head": "loading.head_refit",

@@ -1,11 +1,13 @@
 """What perfect knowledge gains, the share of each method, and what is said where there is nothing to gain."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from smdl.experiments.comparison_plan import ComparisonPlan
 from smdl.experiments.experiment import run_plan
-from smdl.experiments.gains import gain, gains_nothing, sentences
+from smdl.experiments.oracle_gains import gain, gains_nothing, sentences
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect
 from smdl.report.summaries import markdown, matrix
@@ -85,6 +87,6 @@ def test_a_comparison_shows_the_oracle_and_never_advises_it(tmp_path):
     }
     assert "oracle" not in results.answer + results.verdict
     (tail,) = (test for test in results.tests if test.arm == "balanced, long-tail")
-    values = {row.arm: row.metrics["balanced_accuracy"].mean for row in results.rows}
+    values: dict[str, Any] = {row.arm: row.metrics["balanced_accuracy"].mean for row in results.rows}
     assert tail.difference == pytest.approx(values["balanced, long-tail"] - values["uniform, long-tail"])
     assert "is no upper bound" in markdown(results)

@@ -45,7 +45,7 @@ def calibrated(configs, *_):
 
 
 def test_every_regime_can_be_loaded():
-    for regime in REGIMES:
+    for regime in (name for name in REGIMES if name != "human"):  # labels of CIFAR-10 only
         only = comparison("digits", to_dict(replace(BASE, data=TrainConfig().data)), METHODS[:2], [regime])
         assert len(load(arm_config(only, arm_name("uniform", regime)).data).train) > 0  # type: ignore[arg-type]
 

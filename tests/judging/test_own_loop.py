@@ -450,3 +450,30 @@ def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path)
     report = compare(tmp_path / "time", methods=("uniform", "recommended+refit"), minutes=0.05)
     (row,) = (row for row in report.results.rows if row.arm == "recommended+refit")
     assert row.refit_seconds > 0
+
+
+def test_groups_add_an_oracle_that_draws_them_equally_often(tmp_path):
+    groups, drawn = (torch.arange(80) < 8).long(), {}
+
+    def counted(make_loader, seed):
+        model = nn.Linear(4, 2)
+        loader = make_loader(model)
+        found = [row for _ in loader for row in loader.selection.indices]
+        drawn[loader.method.name, seed] = float(groups[found].float().mean())
+        correct = torch.arange(20) != seed
+        return {"accuracy": 0.5 + seed, **smdl.group_accuracies(correct, torch.arange(20) // 10, groups)}
+
+    report = compare(tmp_path / "e", counted, groups=groups, steps=8)
+    assert {name for name, _ in drawn} == {"uniform", "balanced", "oracle"}
+    assert drawn["oracle", 0] == pytest.approx(0.5, abs=0.02)
+    assert drawn["uniform", 0] == pytest.approx(0.1, abs=0.02)
+    assert "oracle" not in report.answer + report.verdict
+    (row,) = (row for row in report.results.rows if row.arm == "oracle")
+    assert row.metrics["worst_accuracy"].mean == pytest.approx(0.9)
+    assert row.metrics["rare_accuracy"].mean == 1
+    with pytest.raises(ValueError, match="one number per sample of the dataset, 80, got 7"):
+        compare(tmp_path / "f", counted, groups=groups[:7])
+    with pytest.raises(ValueError, match="whole number"):
+        compare(tmp_path / "f", counted, groups=groups.float())
+    with pytest.raises(ValueError, match="one per test sample"):
+        smdl.group_accuracies([True], [0, 1], [0, 1])

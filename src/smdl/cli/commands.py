@@ -279,7 +279,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     learned."""
     from rich.console import Console
 
-    from smdl.experiments.gains import sentences
+    from smdl.experiments.oracle_gains import sentences
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
     from smdl.report.report import render

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from smdl.experiments.gains import Gain
+from smdl.experiments.oracle_gains import Gain
 from smdl.experiments.runs import Epoch
 from smdl.experiments.statistics import MARGIN, Estimate
 

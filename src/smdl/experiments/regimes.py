@@ -6,26 +6,47 @@ from typing import Any
 from smdl.common.messages import unknown
 from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan
 
-_CLEAN = {"imbalance": 1.0, "hidden_imbalance": 1.0, "duplicates": 0.0, "label_noise": 0.0}
+_CLEAN: dict[str, Any] = {
+    "imbalance": 1.0,
+    "hidden_imbalance": 1.0,
+    "duplicates": 0.0,
+    "zipf_duplicates": 0.0,
+    "dominoes": 0.0,
+    "human_labels": None,
+    "label_noise": 0.0,
+}
 #: The option of the data that makes a regime, and its usual strength, by the name of the regime.
-REGIMES: dict[str, tuple[str, float]] = {
+REGIMES: dict[str, tuple[str, Any]] = {
     "clean": ("imbalance", 1.0),
     "long-tail": ("imbalance", 20.0),
     "hidden-tail": ("hidden_imbalance", 25.0),
     "duplicates": ("duplicates", 0.9),
     "noisy": ("label_noise", 0.2),
     "tiny": ("train_size", 500),
+    "zipf": ("zipf_duplicates", 0.9),
+    "dominoes": ("dominoes", 0.95),
+    "human": ("human_labels", "random_label1"),
 }
 
 
 #: Options of the data that make a tail: then all classes count alike in the primary endpoint.
 TAILS = ("imbalance", "hidden_imbalance")
-#: Options of the data that hide something that perfect knowledge could use.
-HIDING = ("imbalance", "hidden_imbalance", "duplicates", "label_noise")
 
 
 def data_options(regime: str) -> dict[str, Any]:
-    """Return the options of the data of a regime. `long-tail=50` is a long tail of another strength."""
+    """Return the options of the data of a regime. `long-tail=50` is a long tail of another strength, and
+    `long-tail+noisy` is both."""
+    found = dict(_CLEAN)
+    for part in regime.split("+"):
+        option, strength = _option(part)
+        if found.get(option, _CLEAN.get(option)) != _CLEAN.get(option):
+            raise ValueError(f"regime {regime!r} sets data.{option} twice")
+        found[option] = strength
+    return found
+
+
+def _option(regime: str) -> tuple[str, Any]:
+    """Return the option of the data that makes a single regime, and its value."""
     name, equals, given = regime.partition("=")
     if name not in REGIMES:
         raise ValueError(unknown("regime", name, REGIMES))
@@ -38,7 +59,7 @@ def data_options(regime: str) -> dict[str, Any]:
             raise ValueError(f"the part after = in {regime!r} must be a {kind}: the data.{option}") from None
         if name == "clean":
             raise ValueError(f"clean has no strength: leave out the part after = in {regime!r}")
-    return {**_CLEAN, option: strength}
+    return option, strength
 
 
 def comparison(
@@ -61,7 +82,7 @@ def comparison(
         raise ValueError(f"the baseline {baseline} has all of its own time: leave out the part after @")
     for regime in regimes or [""]:
         for method in methods:
-            if method == ORACLE and not any(_differs(options[regime], option) for option in HIDING):
+            if method == ORACLE and regime and not any(_differs(options[regime], option) for option in _CLEAN):
                 continue
             arm, (name, share) = arm_name(method, regime), method_and_share(method)
             arms[arm] = {**method_options(name), **({"data": options[regime]} if regime else {})}

@@ -11,7 +11,7 @@ from typing import Any
 
 from smdl.common.storage import read_json, write_bytes, write_json
 from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan, FolderError, read_plan
-from smdl.experiments.gains import Gain, gain
+from smdl.experiments.oracle_gains import Gain, gain
 from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, SecondaryTest, Welch
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.runs import GROUPED, MEASURES, Epoch, measured, read_run, read_summary, training_seconds
@@ -118,7 +118,7 @@ def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) ->
 
 def _answer(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
     """Answer "should I use it here?", regime by regime if there are several."""
-    tests = [test for test in tests if test.protocol == plan.primary]
+    tests = [test for test in tests if test.protocol == plan.primary and not plan.is_oracle(test.arm)]
     if not plan.regimes:
         return answer(tests, equal, "its own baseline" if plan.against else plan.baseline)
     found = []
@@ -127,7 +127,7 @@ def _answer(plan: ComparisonPlan, tests: list[Comparison], equal: str) -> str:
             replace(test, arm=method, against=baseline_of(plan.methods))
             for method in plan.methods
             for test in tests
-            if test.arm == arm_name(method, regime) and not plan.is_oracle(test.arm)
+            if test.arm == arm_name(method, regime)
         ]
         found.append(f"{regime.capitalize()}: {answer(mine, equal, baseline_of(plan.methods))}")
     return "\n".join(found)
@@ -321,10 +321,10 @@ def _gains(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
             arm, rival = arm_name(ORACLE, regime), arm_name(baseline, regime)
             methods = [name for name in plan.methods if name not in (ORACLE, baseline)]
             for measure in dict.fromkeys((plan.endpoint_of(rival), "rare_accuracy")) if arm in plan.arms else ():
-                values = [_finals(runs, one, protocol, measure) for one in (rival, arm)]
+                before, known = (_finals(runs, one, protocol, measure) for one in (rival, arm))
                 others = {name: _finals(runs, arm_name(name, regime), protocol, measure) for name in methods}
-                if all(values):
-                    found.append(gain(regime, protocol, measure, *values, others, max(1, len(plan.looks))))
+                if before and known:
+                    found.append(gain(regime, protocol, measure, before, known, others, max(1, len(plan.looks))))
     return found
 
 

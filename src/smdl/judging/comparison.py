@@ -1,16 +1,19 @@
 """smdl.compare and smdl.preview: methods compared with the user's own training function, and their costs before."""
 
+import hashlib
 import io
 import pickle
 import sys
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from smdl.common.messages import check_packages, choice, number, positive, true_or_false, whole_number
@@ -60,6 +63,7 @@ def compare(
     metric: str = "accuracy",
     higher_is_better: bool = True,
     margin: float | None = None,
+    groups: Any = None,
     out: str | Path | None = None,
     jobs: int = 1,
     quiet: bool = False,
@@ -77,6 +81,9 @@ def compare(
     epochs, steps     length of a run, if there are no minutes: every method gets equal steps
     metric            the one that is tested, and `higher_is_better`: False for a loss
     margin            a difference that is surely smaller is called equivalent; by default 0.5 % of the baseline's mean
+    groups            the group of each training sample, (N,), which labels may not show: adds a row `oracle` that draws
+                      every group equally often and says what knowing the groups would gain. For the accuracy of groups
+                      of your test set, return `smdl.group_accuracies(…)` among the metrics
     out               folder (default: runs/compare-NAME). The same call resumes it: the same code and data, with the
                       same closures, bound arguments and globals
     jobs              number of runs at a time. More than one: each in a process, which imports the function; call
@@ -88,6 +95,7 @@ def compare(
     from smdl.experiments.experiment import run_plan
     from smdl.experiments.regimes import comparison
     from smdl.experiments.results import collect
+    from smdl.judging.group_accuracies import check_groups
     from smdl.judging.own_loop import OwnExperiment, OwnTraining
     from smdl.report.report import render
 
@@ -96,6 +104,8 @@ def compare(
     if sum(length is not None for length in (minutes, epochs, steps)) != 1:
         raise ValueError("give one of minutes= (equal time), epochs= or steps= (equal steps)")
     work = OwnTraining(train, dataset, str(metric), whole_number("batch_size", batch_size))
+    if groups is not None:
+        work = replace(work, groups=check_groups("groups", _array(groups), len(work.load())))  # type: ignore[arg-type]
     name = getattr(train, "__name__", type(train).__name__).strip("<>")
     if whole_number("jobs", jobs) > 1:
         _check_processes(train, dataset)
@@ -110,6 +120,7 @@ def compare(
         },
         _names(methods),
         [],
+        oracle=work.groups is not None,
         seeds=whole_number("seeds", seeds),
         protocols=["steps" if minutes is None else "time"],
         timed=minutes is not None,
@@ -123,6 +134,8 @@ def compare(
             "train": f"{name} {_identity('the training function', train, display)}",
             "dataset": _identity("the dataset", dataset, display),
         }
+        if work.groups is not None:
+            plan.base["groups"] = hashlib.sha256(work.groups.tobytes()).hexdigest()[:16]
         kind = partial(OwnExperiment, work=work, in_processes=jobs > 1)
         try:
             folder = run_plan(plan, target, jobs=jobs, display=display, kind=kind).folder
@@ -151,6 +164,10 @@ def preview(
 
     with closing(progress.display(quiet)) as display:
         return preview_loader(loader, methods, seconds, display)
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.asarray(values.cpu() if isinstance(values, Tensor) else values)
 
 
 def _names(methods: Any) -> list[str]:

@@ -35,7 +35,7 @@ class FunctionSide(TimedSide):
         self._setup = self.evaluation_seconds = 0.0
         per_epoch = steps_per_epoch(len(dataset), work.batch_size, False)  # type: ignore[arg-type]
         long = (ROUNDS + 2) * max(STEPS, per_epoch)  # a schedule must not end before the calibration does
-        self._make_loader = LoaderFactory(dataset, method, work.batch_size, 0, long, self._before_step)
+        self._make_loader = LoaderFactory(dataset, work.method(method), work.batch_size, 0, long, self._before_step)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def turn(self) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """A training function of the user as an experiment: the same plan, calibration, runs, tests and files."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -21,7 +22,7 @@ from smdl.common import storage
 from smdl.common.environment import environment
 from smdl.common.progress import Display
 from smdl.experiments.calibration import take_turns
-from smdl.experiments.comparison_plan import ComparisonPlan
+from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan
 from smdl.experiments.experiment import BudgetError, Experiment, speed
 from smdl.experiments.runner import Job, finished
 from smdl.experiments.runs import LARGEST
@@ -29,6 +30,7 @@ from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.judging.function_side import FunctionSide
 from smdl.judging.run_loader import LoaderFactory
 from smdl.loading.candidates.base import steps_per_epoch
+from smdl.loading.methods import METHODS, Method, as_method
 from smdl.scoring.model_access import device_of
 from smdl.scoring.reading import check_dataset
 from smdl.scoring.scorer import NotFiniteError
@@ -50,6 +52,14 @@ class OwnTraining:
     metric: str
     batch_size: int
     threads: int | None = None
+    groups: np.ndarray | None = None  # of the training samples, for the oracle
+
+    def method(self, name: str) -> Method:
+        """Return a method by its name. The oracle draws every group equally often."""
+        if name != ORACLE or self.groups is None:
+            return as_method(name)
+        weights = 1 / np.bincount(self.groups)[self.groups]
+        return dataclasses.replace(METHODS["weighted"].changed(options={"weights": weights}), name=ORACLE)
 
     def load(self) -> Dataset:
         """Return the dataset; call the function that makes it, if it is one."""
@@ -85,7 +95,7 @@ class OwnExperiment(Experiment):
         in_processes: bool,
     ) -> None:
         super().__init__(folder, plan, store, display)
-        self.work = OwnTraining(work.train, work.dataset, work.metric, work.batch_size, plan.base["threads"])
+        self.work = dataclasses.replace(work, threads=plan.base["threads"])
         self._sent: OwnTraining | bytes = pickle.dumps(self.work) if in_processes else self.work
 
     def _measure(self, arms: list[str]) -> dict[str, Any]:
@@ -162,7 +172,9 @@ def run_function(sent: "OwnTraining | bytes", described: dict[str, Any], folder:
 
 def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
     method, seed, steps = (described[name] for name in ("method", "seed", "steps"))
-    make_loader = LoaderFactory(work.load(), method, work.batch_size, seed, steps, refit=described.get("refit"))
+    make_loader = LoaderFactory(
+        work.load(), work.method(method), work.batch_size, seed, steps, refit=described.get("refit")
+    )
     with seeded_generators(seed), threads(work.threads):
         try:
             metrics = work.checked(work.train(make_loader, seed))

@@ -13,7 +13,7 @@ from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
-from smdl.loading.methods import as_method
+from smdl.loading.methods import Method, as_method
 
 _OVER = object()  # the end of an epoch
 
@@ -89,7 +89,7 @@ class LoaderFactory:
     def __init__(
         self,
         dataset: Dataset,
-        method: str,
+        method: str | Method,
         batch_size: int,
         seed: int,
         total_steps: int,

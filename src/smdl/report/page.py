@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 from smdl.experiments.comparison_plan import ORACLE
-from smdl.experiments.gains import sentences
+from smdl.experiments.oracle_gains import sentences
 from smdl.experiments.records import Comparison, Results
 from smdl.experiments.statistics import LEVEL, MARGIN
 from smdl.experiments.verdicts import finding

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from smdl.experiments.gains import gains_nothing, sentences
+from smdl.experiments.oracle_gains import gains_nothing, sentences
 from smdl.experiments.records import Comparison, Results, Row
 from smdl.experiments.regimes import arm_name
 from smdl.experiments.statistics import Difference, Estimate

@@ -15,6 +15,7 @@ Config = TypeVar("Config")
 MOST_THREADS = 16 * (os.cpu_count() or 1)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "linear", "step")
+HUMAN_LABELS = ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label")
 BALANCES = ("classes", "errors", "none")
 
 
@@ -45,6 +46,15 @@ class DataConfig:
     training set only; the merged classes have equal sizes"""
     duplicates: float = 0.0
     """fraction of the training samples replaced by near-copies of the others, in the same class"""
+    zipf_duplicates: float = 0.0
+    """fraction of the training samples replaced by near-copies of a few others, in the same class: the sample of rank r
+    has a share of the copies proportional to 1 / r"""
+    dominoes: float = 0.0
+    """above 0: put a second image below each one. In this fraction of the training samples it is of the same class; in
+    the others, and in the test set, it is of a random class. The label is that of the upper image"""
+    human_labels: str | None = None
+    """for cifar10: labels of the training set by people, from cifar-10n.npz (CIFAR-10N): aggre_label (9 % wrong),
+    random_label1, random_label2, random_label3 (17 to 18 %) or worse_label (40 %)"""
     seed: int = 0
     """seeds the subset, the split, the imbalance, the copies and the noise: every run seed gets the same data"""
 
@@ -66,8 +76,15 @@ class DataConfig:
                 "data.imbalance and data.hidden_imbalance cannot be combined: the second makes classes of equal sizes,"
                 f" got {self.imbalance:g} and {self.hidden_imbalance:g}"
             )
-        if not 0 <= self.duplicates < 1:
-            raise ValueError(choice("data.duplicates", self.duplicates, "in [0, 1)"))
+        for name in ("duplicates", "zipf_duplicates", "dominoes"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(choice(f"data.{name}", getattr(self, name), "in [0, 1)"))
+        if self.duplicates and self.zipf_duplicates:
+            raise ValueError("data.duplicates and data.zipf_duplicates cannot be combined: set one of them to 0")
+        if self.human_labels is not None:
+            one_of("data.human_labels", self.human_labels, HUMAN_LABELS)
+            if self.name != "cifar10" or self.hidden_imbalance > 1:
+                raise ValueError("data.human_labels exist for data.name cifar10, and not with data.hidden_imbalance")
         whole_number("data.seed", self.seed, 0)
 
 

@@ -12,7 +12,9 @@ from smdl.training.config import DataConfig
 from smdl.training.datasets import formats, user_dataset
 from smdl.training.datasets.augment import Augmentation
 from smdl.training.datasets.catalogue import diagnosis, find
+from smdl.training.datasets.dominoes import put_below
 from smdl.training.datasets.folder import folder
+from smdl.training.datasets.human_labels import human_labels
 from smdl.training.datasets.in_memory import InMemory, add_noise, mean_and_std
 from smdl.training.datasets.perfect_draws import perfect_draws
 from smdl.training.datasets.problems import DamagedError, DataError
@@ -47,7 +49,7 @@ class Splits:
 
 def load(config: DataConfig) -> Splits:
     """Load a data set. In this order: take a subset, hold out a validation set, thin classes, replace samples by
-    copies, add label noise.
+    copies, add label noise or take labels by people, put second images below.
 
     Images of built-in sets and folders are resized, then copies get their noise, then all are normalised by the mean
     and deviation of each channel of the training set. Copies are exact in a data set of the user that is not InMemory.
@@ -57,6 +59,8 @@ def load(config: DataConfig) -> Splits:
     labels, test_labels = user_dataset.labels_of(train, name), user_dataset.labels_of(test, name)
     classes = user_dataset.classes_of(train, (labels, test_labels), name)
     rows, targets, copies, held = make_subsets(labels, len(classes), config)
+    if config.human_labels is not None:
+        targets = human_labels(config, len(labels))[rows]
     test_rows = np.arange(len(test_labels))
     if config.test_size is not None:
         rng = generator(config.seed, "test subset")
@@ -76,11 +80,14 @@ def load(config: DataConfig) -> Splits:
         _resize(in_memory, config.resolution)
     if isinstance(parts[0], InMemory) and copies.any():  # its images are its own, since `rows` repeats some
         add_noise(parts[0].images, np.flatnonzero(copies), generator(config.seed, "noise of duplicates"))
+    if config.dominoes:
+        groups = put_below(parts, groups, config)
     if built_in:
         _prepare_images(in_memory, config)
     validation = parts[2] if held is not None else None
     grouped = Groups(test_labels[test_rows], groups[1], groups[0])
-    draws = perfect_draws(rows, groups[0], targets != labels[rows], config.imbalance > 1 or config.hidden_imbalance > 1)
+    hidden_groups = config.imbalance > 1 or config.hidden_imbalance > 1 or config.dominoes > 0
+    draws = perfect_draws(rows, groups[0], targets != labels[rows], hidden_groups)
     return Splits(parts[0], parts[1], validation, classes, user_dataset.shape_of(parts[0], name), grouped, draws)
 
 

@@ -14,7 +14,7 @@ from smdl.training.config import DataConfig
 #: A new purpose goes to the end: its place is part of the seed.
 PURPOSES = (
     "train subset", "test subset", "validation", "imbalance", "label noise", "folder", "digits",
-    "hidden imbalance", "duplicates", "noise of duplicates",
+    "hidden imbalance", "duplicates", "noise of duplicates", "zipf", "dominoes", "dominoes of the test set",
 )  # fmt: skip
 
 
@@ -45,7 +45,11 @@ def make_subsets(labels: np.ndarray, classes: int, config: DataConfig) -> Subset
     if config.hidden_imbalance > 1:
         rng = generator(config.seed, "hidden imbalance")
         train = train[hidden_tail(labels[train], config.hidden_imbalance, classes, rng)]
-    rows, copies = with_duplicates(labels[train], config.duplicates, generator(config.seed, "duplicates"))
+    if config.zipf_duplicates:
+        rng = generator(config.seed, "zipf")
+        rows, copies = with_duplicates(labels[train], config.zipf_duplicates, rng, "zipf_duplicates")
+    else:
+        rows, copies = with_duplicates(labels[train], config.duplicates, generator(config.seed, "duplicates"))
     train = train[rows]
     targets = labels[train]
     if config.hidden_imbalance > 1:
@@ -109,11 +113,14 @@ def hidden_tail(labels: np.ndarray, factor: float, classes: int, rng: Generator)
     return _draw(labels, quotas, rng)
 
 
-def with_duplicates(labels: np.ndarray, fraction: float, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
+def with_duplicates(
+    labels: np.ndarray, fraction: float, rng: Generator, option: str = "duplicates"
+) -> tuple[np.ndarray, np.ndarray]:
     """Replace round(fraction · n) samples by copies of the others. Return the rows and which of them are copies.
 
     The samples that stay are stratified by class. Each of the others becomes a copy of one that stays in its class,
-    drawn uniformly with replacement, so the size of every class stays the same.
+    drawn with replacement, so the size of every class stays the same. They are drawn uniformly, or by Zipf's law if
+    that is the option: the sample of rank r of its class, in random order, with a probability proportional to 1 / r.
     """
     rows, copies = np.arange(len(labels)), np.zeros(len(labels), bool)
     size, present = len(labels) - round(fraction * len(labels)), len(np.unique(labels))
@@ -121,14 +128,20 @@ def with_duplicates(labels: np.ndarray, fraction: float, rng: Generator) -> tupl
         return rows, copies
     if size < present:
         raise ValueError(
-            f"data.duplicates must leave at least one sample per class, got {fraction}: {size} of {len(labels)} samples"
+            f"data.{option} must leave at least one sample per class, got {fraction}: {size} of {len(labels)} samples"
             f" would stay, for {present} classes"
         )
     copies[:] = True
     copies[stratified_subset(labels, size, rng)] = False
     for label in np.unique(labels[copies]):
         members = labels == label
-        rows[members & copies] = rng.choice(rows[members & ~copies], (members & copies).sum())
+        kept = rows[members & ~copies]
+        shares = None
+        if option == "zipf_duplicates":
+            kept = rng.permutation(kept)
+            shares = 1 / np.arange(1, len(kept) + 1)
+            shares /= shares.sum()
+        rows[members & copies] = rng.choice(kept, (members & copies).sum(), p=shares)
     return rows, copies
 
 
