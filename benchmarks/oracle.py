@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the data sets")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="of each run, instead of the setting's own number")
     parser.add_argument("--methods", default="uniform,balanced,recommended,uniform+refit,recommended+refit")
     parser.add_argument("--regimes", default="long-tail,hidden-tail,noisy")
     options = parser.parse_args()
@@ -44,7 +45,7 @@ def main() -> None:
         model=ModelConfig("resnet8"),
         optimizer=OptimizerConfig(lr=0.1),
         schedule=ScheduleConfig("cosine"),
-        steps=chosen["steps"],
+        steps=options.steps or chosen["steps"],
         threads=1,
         train_evaluation=0,
     )
