@@ -99,7 +99,7 @@ CASES: dict[str, dict[str, Any]] = {
     "uniform_full": {"method": "uniform", "candidates": smdl.Full(3)},
     "balanced": {"method": "balanced"},
     "progressive": {"method": "progressive", "epochs": 3},
-    "weighted": {"method": "weighted", "options": {"weights": [1, 2, 0] * 10}},
+    "weighted": {"method": "weighted"},
     "loss": {"method": "loss", "options": {"sort_every": 6}, "epochs": 5},
     "loss_recomputed": {
         "method": "loss",

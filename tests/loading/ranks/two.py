@@ -22,7 +22,7 @@ from tests.loading.ranks.group import everywhere
 from tests.toys import CASES, Net, Tuples, make, numbers_of, sgd
 
 #: These draw with replacement: a sample may come twice in a step.
-REPEATING = ("balanced", "importance", "loss", "loss_recomputed")
+REPEATING = ("balanced", "importance", "loss", "loss_recomputed", "progressive", "weighted")
 
 
 def begun(case: str, samples: int = 31, **options: Any) -> tuple[smdl.DataLoader, Any, Any]:
