@@ -46,9 +46,9 @@ def resume(**options):
     return project, project.run(Display(), **options)
 
 
-def fill(path, answer=lambda row: NAMES[row % 3], keep=lambda _: True):
+def fill(path, answer=lambda row: NAMES[row % 3], keep=lambda _: True, folder="rows.labels"):
     """Type answers into a round."""
-    path = Path("rows.labels") / path
+    path = Path(folder) / path
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = list(csv.DictReader(file))
     for place, line in enumerate(lines):

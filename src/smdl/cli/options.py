@@ -218,13 +218,14 @@ COMMANDS = {
         (
             "smdl label reviews.csv --text body --model models/all-MiniLM-L6-v2 --size 50 --check 50",
             "smdl label reviews.labels",
+            "smdl label photos --model my_package.features:embed",
             "smdl label simulate reviews.csv --text body --model models/all-MiniLM-L6-v2 --labels category",
         ),
         {
             "inputs": {
                 "nargs": "+",
                 "metavar": "FILE",
-                "help": "files as smdl select takes them; or the folder of a project, to read what was filled in",
+                "help": "files as smdl select takes them, a folder of images, or a project to continue",
             },
             "--size": {"type": _whole, "default": 50, "help": "rows per round"},
             "--check": {"type": _whole, "help": "rows drawn at random in all, to measure the accuracy by"},
@@ -237,7 +238,11 @@ COMMANDS = {
             },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {"type": str, "help": "sentence-embedding model for --text: a folder, or a name in the cache"},
+            "--model": {
+                "type": str,
+                "help": "for --text: a folder or a name in the cache; for images: a function, package.module:function",
+            },
+            "--dedup": {"type": float, "help": "first leave out near-copies: cosine similarity of 0.95, or another"},
             "--labels": {"type": str, "help": "column of labels that are there already; for simulate: of all rows"},
             "--ids": {"type": str, "help": "column to copy into the rounds"},
             "--methods": {"type": _names, "help": "simulate: random,labels,facility_location,margin,entropy,k_center"},

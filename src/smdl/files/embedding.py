@@ -18,6 +18,7 @@ from smdl.common.progress import Display
 from smdl.common.storage import append_line, disk_errors, write_lines
 from smdl.common.units import duration, size_text
 from smdl.files.checks import NO_TEXT, check_usable
+from smdl.files.images import ImageModel, ImageRows
 from smdl.files.kept_parts import key_of
 from smdl.files.text_model import TextModel, has_content
 from smdl.files.texts import DTYPE, TextRows, open_text
@@ -29,10 +30,10 @@ SAMPLE = 64
 
 
 class Embedder:
-    """A model, and a source of texts with the width of its embeddings."""
+    """A model, and a source of texts or images with the width of its embeddings."""
 
     def __init__(self, name: str, source: TextRows) -> None:
-        self.model = TextModel(name)
+        self.model = ImageModel(name, source) if isinstance(source, ImageRows) else TextModel(name)
         self.source = replace(source, embedding=self.model.width, model=self.model.key)
 
     def explain(self) -> list[str]:

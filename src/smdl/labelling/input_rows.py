@@ -1,4 +1,4 @@
-"""The input of a labelling project: rows of files with features, or with texts that a model embeds."""
+"""The input of a labelling project: rows of files with features, or texts or images that a model embeds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,17 @@ from pathlib import Path
 import numpy as np
 
 from smdl.common.progress import Display
+from smdl.engine.near_copies import threshold
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_usable, unfinished_rows
+from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
+from smdl.files.images import ImageRows, open_images
 from smdl.files.rows import Rows, open_rows
 from smdl.files.texts import TextRows, open_text
 from smdl.labelling.annotation_formats import Line
+
+#: The list of the images of a folder, in the folder of the project.
+LISTING = "images.csv"
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class LabelSettings:
     size: int = 50
     seed: int = 0
     skip_nan: bool = False
+    dedup: float | None = None
 
 
 class InputRows:
@@ -37,9 +44,14 @@ class InputRows:
 
     def __init__(self, path: Path, settings: LabelSettings) -> None:
         """Open and check the files. Embeddings are kept in the folder `path`."""
-        self.settings = settings
+        self.settings, self.path = settings, path
         roles = {"ids": settings.ids, "labels": settings.labels}
         self.embedder: Embedder | None = None
+        if settings.dedup is not None:
+            threshold(settings.dedup)
+        if len(settings.inputs) == 1 and Path(settings.inputs[0]).is_dir():
+            self._open_images(settings.inputs[0], roles)
+            return
         if (settings.text is None) != (settings.model is None):
             raise ValueError("--text and --model belong together: give both, or neither")
         if settings.text is None:
@@ -51,22 +63,57 @@ class InputRows:
         self.embedder = Embedder(str(settings.model), source)
         self.source = self.embedder.source
 
+    def _open_images(self, root: str, roles: dict[str, str | None]) -> None:
+        if self.settings.model is None or self.settings.text or self.settings.features:
+            raise ValueError(
+                f"{root} is a folder: give --model package.module:function that makes features of its images,"
+                " and neither --text nor --features"
+            )
+        listing, begun = self.path / LISTING, (self.path / "project.json").is_file()
+        source = open_images(root, listing, begun, roles, str(self.path / "embeddings.npy"))
+        self.embedder = Embedder(self.settings.model, source)
+        self.source = self.embedder.source
+
     def load(self, display: Display) -> None:
-        """Embed the texts, and find the rows that can be used."""
+        """Embed the texts or images, and find the rows that can be used."""
         source, skip = self.source, self.settings.skip_nan
         empty = [np.empty(0, np.int64) for _ in source.shards]
+        what = "images" if isinstance(source, ImageRows) else "texts"
         if self.embedder is not None:
-            display.phase("checking the texts")
+            display.phase(f"checking the {what}")
             empty = self.embedder.empty_texts()
             check_usable(source, empty, NO_TEXT, skip)
-            display.phase("embedding the texts")
+            display.phase(f"embedding the {what}")
             self.embedder.write(display)
         display.phase("checking the input")
         bad = [np.union1d(unfinished_rows(source, number), rows) for number, rows in enumerate(empty)]
+        if isinstance(source, ImageRows) and len(bad[0]) and not skip:
+            names = ", ".join(map(str, source.paths_at(bad[0][:5])))
+            raise ValueError(
+                f"{len(bad[0])} images cannot be read, or have features that are not finite: {names}."
+                " Repair them, or leave them out by --skip_nan"
+            )
         dropped = check_usable(source, bad, NOT_FINITE, skip)
+        if len(dropped):
+            display.note(f"{len(dropped):,} rows that cannot be used are left out")
         self.kept = np.setdiff1d(np.arange(len(source)), dropped)
+        if self.settings.dedup is not None:
+            self._leave_out_copies(display)
+            dropped = np.setdiff1d(np.arange(len(source)), self.kept)
         whole = source.whole()
         self.features = whole if len(dropped) == 0 else whole[self.kept]
+
+    def _leave_out_copies(self, display: Display) -> None:
+        """Keep one row of each group of near-copies: one with a label, if there is one."""
+        display.phase("looking for near-copies")
+        prefer = None
+        if "labels" in self.source.columns:
+            given = self.source.column("labels")[self.kept].tolist()
+            prefer = np.array([float(str(value).strip() not in ("", "nan")) for value in given])
+        similarity = float(self.settings.dedup or 1)
+        found = search_copies(self.source, self.kept, similarity, self.path, display, prefer=prefer)
+        display.note(f"{len(self.kept) - len(found.kept):,} near-copies are left out")
+        self.kept = self.kept[np.sort(found.kept)]
 
     def lines(self, rows: list[int]) -> list[Line]:
         """Return what a person needs to see of rows of the input, in this order."""
@@ -76,7 +123,8 @@ class InputRows:
         if "ids" in self.source.columns:
             for place, value in zip(order, self.source.values("ids", ascending).tolist(), strict=True):
                 lines[place]["id"] = value
+        shown_as = "image" if isinstance(self.source, ImageRows) else "text"
         if isinstance(self.source, TextRows):
             for place, text in zip(order, self.source.texts_at(ascending), strict=True):
-                lines[place]["text"] = text
+                lines[place][shown_as] = text
         return lines

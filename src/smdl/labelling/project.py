@@ -11,7 +11,7 @@ from smdl.common.storage import disk_errors, locked
 from smdl.files.texts import TextRows
 from smdl.labelling.annotation_formats import Said
 from smdl.labelling.answers import Value, as_value
-from smdl.labelling.input_rows import InputRows
+from smdl.labelling.input_rows import LISTING, InputRows
 from smdl.labelling.labels import Labels
 from smdl.labelling.project_folder import CHECK, CHOSEN, LabelSettings, ProjectFolder, Read, Round
 from smdl.labelling.round_files import read_answers, round_bytes, suffix_of_format
@@ -39,7 +39,7 @@ class Project:
             settings = ProjectFolder(path).settings
         elif ProjectFolder.is_one(path):
             raise ValueError(f"{path} is a project already: resume it by smdl label {path}, or choose another --out")
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        elif path.exists() and (not path.is_dir() or any(each.name != LISTING for each in path.iterdir())):
             raise ValueError(f"{path} exists and is no project of smdl label: choose another --out")
         self.settings = settings
         whole_number("size", settings.size)
@@ -147,7 +147,7 @@ class Project:
         row = _whole(said.row)
         if row not in asked:
             raise ValueError(f"row {row} was not asked for in this round, so its answer is not used")
-        if said.text is not None and isinstance(self.input.source, TextRows):
+        if said.text is not None and self.settings.text is not None and isinstance(self.input.source, TextRows):
             (text,) = self.input.source.texts_at(np.array([row]))
             if _plain(said.text) != _plain(text):
                 raise ValueError(

@@ -9,6 +9,7 @@ import torch
 
 from smdl.common.principal import principal_axes
 from smdl.common.storage import write_bytes, write_json
+from smdl.files.images import ImageRows, thumbnail
 from smdl.labelling.annotation_formats import shown
 from smdl.labelling.answers import alike
 from smdl.labelling.forecast import CHECKS, wilson
@@ -91,7 +92,12 @@ def _row(project: Project, row: int) -> dict[str, Any]:
     """Describe a row of the labels by its row in the input and the beginning of its text."""
     outer = int(project.input.kept[row])
     (line,) = project.input.lines([outer])
-    return {"row": outer, "text": " ".join(shown(line).split())[:EXCERPT]}
+    found: dict[str, Any] = {"row": outer, "text": " ".join(shown(line).split())[:EXCERPT]}
+    source = project.input.source
+    if isinstance(source, ImageRows):
+        (path,) = source.paths_at(np.array([outer]))
+        found["thumbnail"] = thumbnail(path)
+    return found
 
 
 def _answered(project: Project) -> set[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from smdl.common.storage import read_json, write_bytes
@@ -41,15 +42,15 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         ahead=[_ahead(each) for each in forecast["ahead"]] if forecast else [],
         needed=needed_text(forecast["needed"]) if forecast else "",
         map=_picture(_map_panel(points, found["variance_on_map"])),
-        asked=[(each["row"], each["text"]) for each in found["asked"]],
+        asked=[(each["row"], _content(each)) for each in found["asked"]],
         classes=found["classes"],
         alike=[" = ".join(names) for names in found["alike"]],
         disputed=[
-            (each["row"], each["text"], ", ".join(f"{name}: {value}" for name, value in each["said"].items()))
+            (each["row"], _content(each), ", ".join(f"{name}: {value}" for name, value in each["said"].items()))
             for each in found["disputed"]
         ],
         suspects=[
-            (each["row"], each["text"], each["answer"], each["instead"], f"{each['probability']:.2f}")
+            (each["row"], _content(each), each["answer"], each["instead"], f"{each['probability']:.2f}")
             for each in found["suspects"]
         ],
         rounds=found["rounds"],
@@ -57,6 +58,12 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         provenance=list(found["settings"].items()),
         missing="–",
     )
+
+
+def _content(each: dict[str, Any]) -> str:
+    """Return the text of a row, or its image and path."""
+    image = each.get("thumbnail")
+    return Markup('<img src="{}" alt=""> {}').format(image, each["text"]) if image else each["text"]
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
