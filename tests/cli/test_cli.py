@@ -57,7 +57,7 @@ def test_train_writes_one_folder_that_says_everything(capsys):
     assert config.optimizer.lr == 0.05
     assert config.data.train_size == 60
     record = read_lines(folder / "metrics.jsonl")[-1]
-    assert set(record["seconds"]) == {"data", "scoring", "selection", "training", "evaluation"}
+    assert set(record["seconds"]) == {"data", "refit", "scoring", "selection", "training", "evaluation"}
     final = json.loads((folder / "summary.json").read_text())["final"]
     assert f"test error {final['test_error']:.2%}" in printed
 

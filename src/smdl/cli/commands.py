@@ -73,7 +73,7 @@ def compare(options: Options) -> int:
         to_dict(options.config),
         methods,
         options.regimes or [],
-        oracle=bool(options.regimes) and not options.no_oracle,
+        oracle=bool(options.regimes),
         seeds=1 if auto else options.seeds,
         protocols=options.protocols,
         minutes=options.minutes,

@@ -94,12 +94,11 @@ COMMANDS = {
             },
             "--regimes": {
                 "type": _names,
-                "help": f"{', '.join(REGIMES)}; or long-tail=50",
+                "help": f"{', '.join(list(REGIMES)[:6])}, …; or long-tail=50",
             },
             "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
             "--protocols": {"type": _names, "default": "steps,time", "help": "equal steps, equal time"},
-            "--no_oracle": {"action": "store_true", "help": "with --regimes: no row that draws by what each hides"},
             "--tune_lr": {"action": "store_true", "help": "first tune the learning rate of each method: ½, 1 or 2 ×"},
             "--jobs": _JOBS,
             "--out": _out("compare-DATA"),

@@ -53,8 +53,8 @@ class DataConfig:
     """above 0: put a second image below each one. In this fraction of the training samples it is of the same class; in
     the others, and in the test set, it is of a random class. The label is that of the upper image"""
     human_labels: str | None = None
-    """for cifar10: labels of the training set by people, from cifar-10n.npz (CIFAR-10N): aggre_label (9 % wrong),
-    random_label1, random_label2, random_label3 (17 to 18 %) or worse_label (40 %)"""
+    """for cifar10: labels of the training set by people, from cifar-10n.npz (CIFAR-10N): aggre_label (0.09 wrong),
+    random_label1, random_label2, random_label3 (0.17 to 0.18) or worse_label (0.40)"""
     seed: int = 0
     """seeds the subset, the split, the imbalance, the copies and the noise: every run seed gets the same data"""
 
@@ -153,9 +153,9 @@ class TrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
-    """uniform (SGD), balanced, progressive, weighted, loss, infobatch, evolved_sampling, importance,
-    selective_backprop, divbs, rho_loss, paper, paper_subset, paper_distance, paper_released, recommended, fresh,
-    oracle (drawn by what the options of the data hide), or package.module:name"""
+    """uniform (SGD), balanced, progressive, weighted, loss, infobatch, evolved_sampling, importance, divbs, rho_loss,
+    selective_backprop, paper, paper_subset, paper_distance, paper_released, recommended, fresh, oracle, or
+    package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
