@@ -94,7 +94,7 @@ COMMANDS = {
             },
             "--regimes": {
                 "type": _names,
-                "help": f"{', '.join(list(REGIMES)[:6])}, …; or long-tail=50",
+                "help": f"{', '.join(list(REGIMES)[:5])}, …; long-tail=50",
             },
             "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
             "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
