@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from smdl.engine.objective import Objective
     from smdl.engine.plan import SelectionPlan, explain
     from smdl.engine.pool import Pool
+    from smdl.engine.row_scores import RowScores, score
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
     from smdl.judging.comparison import compare, preview
@@ -39,6 +40,7 @@ __all__ = [
     "Observed",
     "Pool",
     "RandomPool",
+    "RowScores",
     "Scoring",
     "Selection",
     "SelectionPlan",
@@ -54,6 +56,7 @@ __all__ = [
     "methods",
     "preview",
     "refit_head",
+    "score",
     "select",
     "weighted_mean",
 ]
@@ -71,6 +74,7 @@ _MODULES = {
     "SelectionPlan": "engine.plan",
     "Pool": "engine.pool",
     "RandomPool": "loading.candidates.random_pool",
+    "RowScores": "engine.row_scores",
     "Scoring": "scoring.scoring_options",
     "Selection": "engine.selection",
     "SelectiveLoader": "loading.selective_loader",
@@ -85,6 +89,7 @@ _MODULES = {
     "methods": "loading.methods",
     "preview": "judging.comparison",
     "refit_head": "loading.head_refit",
+    "score": "engine.row_scores",
     "select": "engine.selection",
     "weighted_mean": "scoring.weighted_loss",
 }

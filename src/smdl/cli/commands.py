@@ -249,6 +249,22 @@ def dedup(options: Options) -> int:
     return 0
 
 
+def score(options: Options) -> int:
+    """Score every row of files: typical, outlier, copied, and its rank."""
+    from smdl.files.score_rows import RowScorer, ScoreRequest
+    from smdl.report.score_page import render_score
+
+    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
+    work = RowScorer(ScoreRequest(**{entry.name: given[entry.name] for entry in fields(ScoreRequest)}))
+    with _display(options.quiet) as display:
+        found = work.run(display)
+        display.phase("drawing the report")
+        page = render_score(work.request.folder)
+    print(f"{found['rows'] - found['left_out']:,} rows, {found['with_copies']:,} with a near-copy: {options.out}")
+    print(f"report: {page}")
+    return 0
+
+
 def report(options: Options) -> int:
     """Render reports again from the files of runs or experiments."""
     from smdl.report.row_pages import has_rows, render_rows
@@ -369,7 +385,7 @@ def _commands() -> _Commands:
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    for run in (label, select, dedup, train, compare, preview, ablate, reproduce, report, data, doctor):
+    for run in (label, select, dedup, score, train, compare, preview, ablate, reproduce, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
 

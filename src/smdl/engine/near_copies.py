@@ -103,9 +103,9 @@ def deduplicate(
         ([0, 1], [0, 1, 0])
     """
     one_of("keep", keep, KEEP)
-    rows = _matrix("features", features)
+    rows = matrix("features", features)
     best = None if keep_by is None else _values(keep_by, len(rows))
-    others = None if against is None else _matrix("against", against, rows.shape[1])
+    others = None if against is None else matrix("against", against, rows.shape[1])
     search = CopySearch.run(rows, threshold(similarity), floor, others, keep, best, seed)
     return search.resolve(similarity)
 
@@ -305,7 +305,7 @@ def _nearest_kept(starts, others, values, limit, keeper, value, first):
                 break
 
 
-def _matrix(name: str, given: Array, width: int | None = None) -> np.ndarray:
+def matrix(name: str, given: Array, width: int | None = None) -> np.ndarray:
     """Return rows as an array of finite numbers, none of them all zeros."""
     found = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asanyarray(given)  # type: ignore[union-attr]
     if found.ndim != 2 or not found.size or found.dtype.kind not in "fiub":

@@ -27,19 +27,17 @@ from smdl.common.storage import (
 )
 from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold, unusable
 from smdl.engine.similar_pairs import SimilarPairs
-from smdl.files.checks import NO_TEXT, check_output, check_usable
-from smdl.files.embedding import Embedder
+from smdl.files.checks import check_output
 from smdl.files.kept_parts import key_of
 from smdl.files.output import Table, marked_table, table_bytes
 from smdl.files.request import settings_of
 from smdl.files.rows import Rows, open_file, open_rows
 from smdl.files.snapshot import places
-from smdl.files.texts import TextRows, open_text
+from smdl.files.texts import TextRows
+from smdl.files.usable_rows import NO_DIRECTION, UsableRows
 
 #: Raise it when the same request may find other pairs.
 RULES = 1
-#: What is wrong with rows that have no direction.
-NO_DIRECTION = "numbers that are not finite, or zeros alone"
 #: Pairs on the page at each side of the threshold; largest groups that it lists.
 PAIRS, GROUPS = 12, 12
 #: Points of the curve of rows kept over the threshold.
@@ -84,15 +82,16 @@ class Deduplicator:
             raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
         if not request.out.name:
             raise ValueError(choice("--out", str(request.out), "a file"))
-        self.rows = self._open()
+        self.input = UsableRows(request, {"ids": request.ids, "keep_by": request.keep_by})
         self.output = ProtectedOutput(request.out, request.folder, request.force)
         check_output(self.output, request.folder, self.rows, request.inputs)
         self.prefer = self._prefer()
-        self.embedder = None
-        if isinstance(self.rows, TextRows):
-            self.embedder = Embedder(str(request.model), self.rows)
-            self.rows = self.embedder.source
+        self.input.use_model()
         self.against = self._against()
+
+    @property
+    def rows(self) -> Rows:
+        return self.input.rows
 
     def run(self, display: Display) -> dict[str, Any]:
         """Find the near-copies, and write the output. Return the numbers that the page shows."""
@@ -103,12 +102,7 @@ class Deduplicator:
             with disk_errors(request.folder):
                 request.folder.mkdir(parents=True, exist_ok=True)
             with locked(request.folder):
-                dropped = self._embed(display) if self.embedder else np.empty(0, np.int64)
-                display.phase("checking the input")
-                dropped = np.union1d(dropped, self._unusable(dropped))
-                if len(dropped):
-                    display.note(f"{len(dropped)} rows with {NO_DIRECTION} are left out")
-                used = np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
+                used = self.input.load(display)
                 display.phase("looking for near-copies")
                 found = search_copies(
                     self.rows, used, request.similarity, request.folder, display, request.keep,
@@ -123,16 +117,6 @@ class Deduplicator:
                 return numbers
         except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT, "the same command") from None
-
-    def _open(self) -> Rows:
-        request, roles = self.request, {"ids": self.request.ids, "keep_by": self.request.keep_by}
-        if (request.text is None) != (request.model is None):
-            raise ValueError("--text and --model belong together: give both, or neither")
-        if request.text is None:
-            return open_rows(request.inputs, request.features, roles)
-        if request.features:
-            raise ValueError("give --features or --text, not both")
-        return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
 
     def _prefer(self) -> np.ndarray | None:
         """Return the numbers by which a row of a group is kept."""
@@ -149,8 +133,8 @@ class Deduplicator:
         if path is None:
             return None
         found = kept_features(path, self.request)
-        if found is None and self.embedder is not None:
-            found = self.embedder.query(path)
+        if found is None and self.input.embedder is not None:
+            found = self.input.embedder.query(path)
         elif found is None:
             found = np.asarray(open_rows([path], self.request.features).whole())
         if found.shape[1] != self.rows.width:
@@ -159,25 +143,6 @@ class Deduplicator:
         if len(bad):
             raise ValueError(f"--against: {len(bad)} rows of {path} have {NO_DIRECTION}, the first is row {bad[0]}")
         return found
-
-    def _embed(self, display: Display) -> np.ndarray:
-        assert self.embedder is not None
-        display.phase("checking the texts")
-        empty = self.embedder.empty_texts()
-        dropped = check_usable(self.rows, empty, NO_TEXT, self.request.skip_nan)
-        display.phase("embedding the texts")
-        self.embedder.write(display)
-        return dropped
-
-    def _unusable(self, known: np.ndarray) -> np.ndarray:
-        bad, start = [], 0
-        for number in range(len(self.rows.shards)):
-            found, start = [np.empty(0, np.int64)], 0
-            for block in self.rows.blocks(number):
-                found.append(start + unusable(block))
-                start += len(block)
-            bad.append(np.setdiff1d(np.concatenate(found), known - self.rows.offsets[number]))
-        return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)
 
     def _table(self, found: Deduplication, used: np.ndarray) -> Table:
         """Return the columns of the output, one line per row that was compared."""

@@ -7,6 +7,7 @@ from pathlib import Path
 FILES = {
     "selection.json": ("selection_page", "render_selection"),
     "dedup.json": ("dedup_page", "render_dedup"),
+    "score.json": ("score_page", "render_score"),
     "labelling.json": ("labelling_page", "render_labelling"),
     "simulation.json": ("simulation_page", "render_simulation"),
 }

@@ -1,0 +1,82 @@
+"""UsableRows: the input of a command that compares rows by direction, opened, embedded and checked."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from smdl.common.progress import Display
+from smdl.engine.near_copies import unusable
+from smdl.files.checks import NO_TEXT, check_usable
+from smdl.files.embedding import Embedder
+from smdl.files.rows import Rows, open_rows
+from smdl.files.texts import open_text
+
+#: What is wrong with rows that have no direction.
+NO_DIRECTION = "numbers that are not finite, or zeros alone"
+
+
+class RowRequest(Protocol):
+    """The options that say what the rows are."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def features(self) -> tuple[str, ...]: ...
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def skip_nan(self) -> bool: ...
+    @property
+    def folder(self) -> Path: ...
+
+
+class UsableRows:
+    """Rows of files. Texts are embedded by `load`, into the folder of the request."""
+
+    def __init__(self, request: RowRequest, roles: Mapping[str, str | None]) -> None:
+        if (request.text is None) != (request.model is None):
+            raise ValueError("--text and --model belong together: give both, or neither")
+        self.request, self.embedder = request, None
+        if request.text is None:
+            self.rows: Rows = open_rows(request.inputs, request.features, roles)
+            return
+        if request.features:
+            raise ValueError("give --features or --text, not both")
+        source = open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
+        self.rows = source
+
+    def use_model(self) -> None:
+        """Load the model of the texts, if there are texts. Everything that needs no model is checked before."""
+        if self.request.text is not None:
+            self.embedder = Embedder(str(self.request.model), self.rows)  # type: ignore[arg-type]
+            self.rows = self.embedder.source
+
+    def load(self, display: Display) -> np.ndarray:
+        """Embed the texts, and return the rows that can be compared."""
+        dropped = np.empty(0, np.int64) if self.embedder is None else self._embed(self.embedder, display)
+        display.phase("checking the input")
+        dropped = np.union1d(dropped, self._unusable(dropped))
+        if len(dropped):
+            display.note(f"{len(dropped)} rows with {NO_DIRECTION} are left out")
+        return np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
+
+    def _embed(self, embedder: Embedder, display: Display) -> np.ndarray:
+        display.phase("checking the texts")
+        dropped = check_usable(self.rows, embedder.empty_texts(), NO_TEXT, self.request.skip_nan)
+        display.phase("embedding the texts")
+        embedder.write(display)
+        return dropped
+
+    def _unusable(self, known: np.ndarray) -> np.ndarray:
+        bad = []
+        for number in range(len(self.rows.shards)):
+            found, start = [np.empty(0, np.int64)], 0
+            for block in self.rows.blocks(number):
+                found.append(start + unusable(block))
+                start += len(block)
+            bad.append(np.setdiff1d(np.concatenate(found), known - self.rows.offsets[number]))
+        return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)
