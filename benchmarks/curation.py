@@ -91,7 +91,7 @@ def task(features: Path, seeds: int) -> None:
     print("| --- " * 5 + "|")
     for name in TASKS:
         parts = load(features, name)
-        train, test = normalize(parts["train"]), normalize(parts["test"])
+        train, test = (np.asarray(normalize(parts[part])) for part in ("train", "test"))
         for size in SIZES:
             found: dict[str, list[float]] = {method: [] for method in METHODS}
             for seed in range(seeds):
@@ -100,11 +100,11 @@ def task(features: Path, seeds: int) -> None:
                     picked = rows[choose(method, train[rows], size, seed)]
                     model = LogisticRegression(C=30, max_iter=300).fit(train[picked], parts["train_labels"][picked])
                     found[method].append(100 * float(model.score(test, parts["test_labels"])))
-            for method, values in found.items():
-                gap = np.subtract(values, found["random"])
+            for method, scores in found.items():
+                gap = np.subtract(scores, found["random"])
                 half = stats.t.ppf(0.975, seeds - 1) * gap.std(ddof=1) / seeds**0.5
                 against = "" if method == "random" else f"{gap.mean():+.1f} ± {half:.1f}"
-                print(f"| {name} | {size:,} | {method} | {np.mean(values):.1f} | {against} |", flush=True)
+                print(f"| {name} | {size:,} | {method} | {np.mean(scores):.1f} | {against} |", flush=True)
 
 
 def main() -> None:

@@ -288,7 +288,7 @@ def speed(_: argparse.Namespace) -> None:
     totals = {}
     for name in ("labels", "skactiveml.TypiClust"):
         pile, seconds = Pile(features, 0, 100, rng.permutation(10_000)[:500], rng.integers(100, size=500)), []
-        for _ in range(ROUNDS):
+        for _number in range(ROUNDS):
             pile.probabilities = rng.dirichlet(np.ones(100), size=10_000).astype(np.float32)
             started = time.process_time()
             rows = ALL[name](pile, 100)
