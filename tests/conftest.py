@@ -42,7 +42,23 @@ def same_weights():
     torch.manual_seed(0)
 
 
-SET_TERMS = ("redundancy", "facility_location", "feature_coverage", "log_determinant", "class_balance")
+SET_TERMS = (
+    "redundancy",
+    "facility_location",
+    "feature_coverage",
+    "log_determinant",
+    "class_balance",
+    "graph_cut",
+    "saturated_coverage",
+    "set_cover",
+    "sum_redundancy",
+    "disparity_sum",
+    "disparity_min",
+)
+#: Terms that need features between 0 and 1: `tests/engine/test_covers.py` has pools for them.
+UNIT_TERMS = ("probabilistic_set_cover",)
+#: Terms that are not monotone submodular.
+OTHER_TERMS = ("redundancy", "sum_redundancy", "disparity_sum", "disparity_min")
 MODULAR_TERMS = ("uncertainty", "mean_closeness", "mean_distance", "feature_match", "utility")
 DISTANCES = ("euclidean", "cosine", "correlation", "gaussian")
 
@@ -85,8 +101,9 @@ def objectives(
     terms = draw(st.lists(st.sampled_from(set_terms), min_size=fewest, max_size=2, unique=True))
     terms += draw(st.lists(st.sampled_from(MODULAR_TERMS), min_size=0 if terms else 1, unique=True))
     weights = {name: draw(st.sampled_from([0.1, 0.2, 0.25, 0.5, 1.0])) for name in terms}
-    space = "features" if "feature_coverage" in weights else draw(st.sampled_from(["features", "gradients"]))
-    near = draw(st.sampled_from(neighbours))
+    signed = not {"feature_coverage", "set_cover"} & set(weights)
+    space = draw(st.sampled_from(["features", "gradients"])) if signed else "features"
+    near = None if "graph_cut" in weights else draw(st.sampled_from(neighbours))
     return smdl.Objective(
         distance=draw(st.sampled_from(DISTANCES)),
         space=space,

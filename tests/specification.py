@@ -175,24 +175,37 @@ class Specification:
         grid = 2.0 ** (52 - math.frexp(unit)[1])  # weighted rises are rounded to multiples of 1/grid
         bound = self._bound()
 
-        def similarity(i: int, j: int) -> float:
-            share = min(self.pair(self.points[i], self.points[j]) * (1.0 / bound), 1.0)
-            return float(np.float32(1.0) - np.float32(share))
-
-        table = [[similarity(i, j) if bound > 0 else 0.0 for j in range(self.n)] for i in range(self.n)]
-
         def nearest_of(others: torch.Tensor | None, nothing: float) -> Vector:
             if others is None or bound == 0:
                 return [nothing] * self.n
-            shares = [
-                [min(self.pair(q, x) * (1.0 / bound), 1.0) for q in others.double().tolist()] for x in self.points
-            ]
-            return [max(float(np.float32(1.0) - np.float32(share)) for share in row) for row in shares]
+            return [max(self._similarity_to(q, x) for q in others.double().tolist()) for x in self.points]
 
         caps, floors = nearest_of(self.pool.query, 1.0), nearest_of(self.pool.away_from, 0.0)
-        table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in table]
+        table = [[min(s, cap) for s, cap in zip(row, caps, strict=True)] for row in self._similarities()]
+        self._keep_neighbours(table)
+
+        def rises(a: int, selected: list[int]) -> list[float]:
+            best = {j: max([floors[j]] + [table[i][j] for i in selected]) for j in covered}
+            return [round(weights[j] * grid * (table[a][j] - best[j])) / grid for j in covered if table[a][j] > best[j]]
+
+        self.rises = rises
+        return lambda a, selected: total(rises(a, selected))
+
+    def _similarity_to(self, u: Vector, v: Vector) -> float:
+        """Return 1 − φ/D in float32."""
+        share = min(self.pair(u, v) * (1.0 / self._bound()), 1.0)
+        return float(np.float32(1.0) - np.float32(share))
+
+    def _similarities(self) -> list[Vector]:
+        """Return s: those that the pool was given, or 1 − φ/D; 0 if all samples are the same point."""
         if self.pool.similarities is not None:
-            table = self.pool.similarities.double().tolist()
+            return self.pool.similarities.double().tolist()
+        if self._bound() == 0:
+            return [[0.0] * self.n for _ in range(self.n)]
+        return [[self._similarity_to(u, v) for v in self.points] for u in self.points]
+
+    def _keep_neighbours(self, table: list[Vector]) -> None:
+        """Set the similarities of a sample to all but its k − 1 nearest others to 0."""
         k = self.objective.neighbours
         if k is not None and k < self.n:
             for i in range(self.n):
@@ -201,12 +214,96 @@ class Specification:
                 for j in others[k - 1 :]:
                     table[i][j] = 0.0
 
-        def rises(a: int, selected: list[int]) -> list[float]:
-            best = {j: max([floors[j]] + [table[i][j] for i in selected]) for j in covered}
-            return [round(weights[j] * grid * (table[a][j] - best[j])) / grid for j in covered if table[a][j] > best[j]]
+    def _alike(self) -> bool:
+        """Whether all samples are the same point."""
+        return self.pool.similarities is None and self._bound() == 0
 
-        self.rises = rises
-        return lambda a, selected: total(rises(a, selected))
+    def _sums_to(self, others: torch.Tensor | None) -> Vector:
+        """Return Σ_q s_iq of every sample."""
+        if others is None or self._alike():
+            return [0.0] * self.n
+        return [total(self._similarity_to(x, q) for q in others.double().tolist()) for x in self.points]
+
+    def _graph_cut(self) -> Score:
+        rate, table, covered = self.objective.overlap, self._similarities(), self._covered(self._importance())
+        scale = self.n / len(covered)
+        sums = [total(table[i][j] for j in covered) * scale for i in range(self.n)]
+        self.units["graph_cut"] = 0.0 if self._alike() else max(sums)
+        first = [
+            sums[i] - rate * table[i][i] - 2.0 * rate * x for i, x in enumerate(self._sums_to(self.pool.away_from))
+        ]
+        if self.pool.query is not None:
+            first, rate = [2.0 * rate * x for x in self._sums_to(self.pool.query)], 0.0
+            self.units["graph_cut"] = max(first)
+        return lambda a, selected: first[a] - rate * total(table[a][j] + table[j][a] for j in selected)
+
+    def _sum_redundancy(self) -> Score:
+        table = self._similarities()
+        self.units["sum_redundancy"] = 0.0 if self._alike() else 1.0
+        return lambda a, selected: -table[a][a] - total(table[a][j] + table[j][a] for j in selected)
+
+    def _gap(self) -> Callable[[int, int], float]:
+        table = self._similarities()
+        return lambda i, j: 1.0 - (table[i][j] + table[j][i]) / 2.0
+
+    def _disparity_sum(self) -> Score:
+        gap = self._gap()
+        self.units["disparity_sum"] = 0.0 if self._alike() else 1.0
+        return lambda a, selected: total(gap(a, j) for j in selected)
+
+    def _disparity_min(self) -> Score:
+        gap = self._gap()
+        self.units["disparity_min"] = 0.0 if self._alike() else 1.0
+
+        def value(batch: list[int]) -> float:
+            pairs = [gap(i, j) for place, i in enumerate(batch) for j in batch[:place]]
+            return min(pairs, default=0.0)
+
+        return lambda a, selected: value([*selected, a]) - value(selected)
+
+    def _saturated_coverage(self) -> Score:
+        table, covered, alpha = self._similarities(), self._covered(self._importance()), self.objective.saturation
+        self._keep_neighbours(table)
+        sums = {j: total(table[i][j] for i in range(self.n)) for j in covered}
+        limits = {j: math.floor(sums[j] * (alpha * 2.0**24)) / 2.0**24 for j in covered}
+        self.units["saturated_coverage"] = 0.0 if self._alike() else total(limits.values())
+
+        def value(j: int, batch: list[int]) -> float:
+            return min(total(table[i][j] for i in batch), limits[j])
+
+        return lambda a, selected: total(value(j, [*selected, a]) - value(j, selected) for j in covered)
+
+    def _set_cover(self) -> Score:
+        return self._cover("set_cover", lambda left, x: min(x, left), lambda left, x: max(left - x, 0.0))
+
+    def _probabilistic_set_cover(self) -> Score:
+        return self._cover("probabilistic_set_cover", lambda left, x: left * x, lambda left, x: left * (1.0 - x))
+
+    def _cover(self, name: str, rise: Callable, taken: Callable) -> Score:
+        """`rise(left, x)` is what a sample adds of a feature, `taken(left, x)` what it leaves of it."""
+        self.units[name] = 1.0
+        pool, every = self.pool, range(len(self.features[0]))
+
+        def left_by(rows: Iterable[Vector], start: float) -> Vector:
+            left = [start] * len(every)
+            for row in rows:
+                left = [taken(one, x) for one, x in zip(left, row, strict=True)]
+            return left
+
+        weights = [1.0 for _ in every] if pool.feature_weights is None else pool.feature_weights.double().tolist()
+        if pool.query is not None:
+            weights = [
+                w * (1.0 - one) for w, one in zip(weights, left_by(pool.query.double().tolist(), 1.0), strict=True)
+            ]
+        before = [] if pool.away_from is None else pool.away_from.double().tolist()
+        scale = max(total(weights[u] * rise(1.0, row[u]) for u in every) for row in self.features)
+        factor = GRID * (1.0 / scale) if scale > 0 else 0.0
+
+        def score(a: int, selected: list[int]) -> float:
+            left = left_by([*before, *(self.features[i] for i in selected)], 1.0)
+            return total(round(weights[u] * factor * rise(left[u], self.features[a][u])) for u in every) / GRID
+
+        return score
 
     def _importance(self) -> Vector:
         """Return w: what the pool says, or 1 − (largest − second largest probability); 1 where all are 0."""
@@ -243,28 +340,38 @@ class Specification:
         points = self.points
         sigma = self.objective.sigma or (self._median() if self.objective.kernel == "gaussian" else 1.0)
 
-        def entry(i: int, j: int) -> float:
+        def entry(u: Vector, v: Vector) -> float:
             if self.objective.kernel == "linear":
-                value = total(a * b for a, b in zip(points[i], points[j], strict=True))
+                value = total(a * b for a, b in zip(u, v, strict=True))
             elif self.objective.kernel == "cosine":
-                value = 1.0 - DISTANCES["cosine"](points[i], points[j])
+                value = 1.0 - DISTANCES["cosine"](u, v)
             else:
-                value = 1.0 - DISTANCES["gaussian"](points[i], points[j], sigma)
+                value = 1.0 - DISTANCES["gaussian"](u, v, sigma)
             return value / self.objective.noise
 
-        scale = math.log1p(max(entry(i, i) for i in range(self.n)))
+        scale = math.log1p(max(entry(u, u) for u in points))
         factor = GRID * (1.0 / scale) if scale > 0 else 0.0
 
-        def score(a: int, selected: list[int]) -> float:
-            rows: list[Vector] = []  # the Cholesky factor of I + K over S and, last, a
+        def rise(a: Vector, batch: list[Vector]) -> float:
+            rows: list[Vector] = []  # the Cholesky factor of I + K over the batch and, last, a
             left = 0.0
-            for i in [*selected, a]:
+            for u in [*batch, a]:
                 row: Vector = []
-                for j, other in zip(selected[: len(rows)], rows, strict=True):
-                    row.append((entry(i, j) - total(x * y for x, y in zip(row, other, strict=False))) / other[-1])
-                left = max(entry(i, i) - total(x * x for x in row), 0.0)
+                for v, other in zip(batch[: len(rows)], rows, strict=True):
+                    row.append((entry(u, v) - total(x * y for x, y in zip(row, other, strict=False))) / other[-1])
+                left = max(entry(u, u) - total(x * x for x in row), 0.0)
                 rows.append([*row, math.sqrt(1.0 + left)])
-            return round(math.log1p(left) * factor) / GRID
+            return math.log1p(left)
+
+        before = [] if self.pool.away_from is None else self.pool.away_from.double().tolist()
+        query = [] if self.pool.query is None else self.pool.query.double().tolist()
+
+        def score(a: int, selected: list[int]) -> float:
+            batch = [points[i] for i in selected]
+            found = rise(points[a], before + batch)
+            if query:
+                found = max(found - rise(points[a], before + query + batch), 0.0)
+            return round(found * factor) / GRID
 
         return score
 

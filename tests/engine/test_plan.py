@@ -12,7 +12,7 @@ import smdl
 from smdl.common import memory
 from smdl.engine import geometry, plan
 from smdl.engine.greedy import kernels, maximise, subset
-from smdl.engine.objective import Objective
+from smdl.engine.objective import OTHERS, Objective
 from tests.conftest import objectives, pools
 
 LOCATION = Objective(facility_location=1.0)
@@ -133,7 +133,7 @@ def ways_of(pool: smdl.Pool, objective: Objective, size: int, **options) -> tupl
     held = next(iter(pool.problems.values())).geometry.__dict__
     engine = [name for part, name in engines.items() if held.get(part) is not None]
     if not engine:
-        engine = ["blocks" if "facility_location" in objective.weights else "rows"]
+        engine = ["blocks" if objective.covering else "rows"]
     return engine[0], optimizer, loops, chosen
 
 
@@ -165,7 +165,7 @@ def test_what_ran_is_what_the_plan_says(pool, objective, data):
     expected = planned.optimizer
     if expected == "subset" and planned.loops != "lists":
         expected = "lazy"  # among the random candidates
-    if pool.problems and "facility_location" in objective.weights and held_nothing(pool):
+    if pool.problems and objective.covering and held_nothing(pool):
         return
     assert (optimizer, loops) == (expected, planned.loops)
     assert engine == planned.engine
@@ -179,7 +179,7 @@ def held_nothing(pool: smdl.Pool) -> bool:
 def test_explain_takes_what_select_takes_and_refuses_what_it_refuses():
     features = np.zeros((50, 3), np.float32)
     names = set(inspect.signature(smdl.select).parameters) - {"pool", "objective", "size", "seed", "spread", "progress"}
-    assert names <= set(inspect.signature(plan.prepare).parameters)
+    assert names <= {*inspect.signature(plan.prepare).parameters, *OTHERS}
     assert names | {"seed", "progress", "objective", "size"} == set(inspect.signature(smdl.Selector).parameters)
     groups = np.arange(50) % 5
     assert smdl.explain(features, "redundancy", groups=groups, per_group=3).size == 15

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import smdl
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.term import ModularTerm
-from tests.conftest import MODULAR_TERMS, SET_TERMS, objectives, pools
+from tests.conftest import MODULAR_TERMS, OTHER_TERMS, SET_TERMS, UNIT_TERMS, objectives, pools
 
-SUBMODULAR = tuple(name for name, term in TERMS.items() if term.submodular and not issubclass(term, ModularTerm))
+SUBMODULAR = tuple(name for name in SET_TERMS if TERMS[name].submodular)
 
 
 def value(pool: smdl.Pool, objective: smdl.Objective, subset: list[int]) -> float:
@@ -18,8 +18,9 @@ def value(pool: smdl.Pool, objective: smdl.Objective, subset: list[int]) -> floa
 
 
 def test_every_term_is_in_the_property_tests():
-    assert set(TERMS) == {*MODULAR_TERMS, *SET_TERMS}
-    assert set(SUBMODULAR) == set(SET_TERMS) - {"redundancy"}
+    assert set(TERMS) == {*MODULAR_TERMS, *SET_TERMS, *UNIT_TERMS}
+    assert set(SUBMODULAR) == set(SET_TERMS) - set(OTHER_TERMS)
+    assert all(issubclass(TERMS[name], ModularTerm) for name in MODULAR_TERMS)
 
 
 @given(pool=pools(grid=False, smallest=3), objective=objectives(set_terms=SUBMODULAR, normalize="pool"), data=st.data())
@@ -122,6 +123,6 @@ def test_gains_are_finite_when_every_sample_is_the_same(name):
     pool = smdl.Pool(np.full((5, 4), 0.3), np.full((5, 2), 0.5), np.zeros(5, int), reference=np.full((5, 2), 0.7))
     pool = pool.changed(utility=np.full(5, 0.2))
     for distance in ("euclidean", "cosine", "correlation", "gaussian"):
-        selection = smdl.select(pool, smdl.Objective(**{name: 1.0}, distance=distance), 5)
+        selection = smdl.select(pool, smdl.Objective(**{name: 1.0, "distance": distance}), 5)
         assert sorted(selection.indices) == [0, 1, 2, 3, 4]
         assert np.isfinite(selection.gains).all()

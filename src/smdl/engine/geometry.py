@@ -42,7 +42,7 @@ def holds_matrix(n: int, device: torch.device) -> bool:
 
 def engine_of(objective: "Objective", n: int, device: torch.device, pool: Pool | None = None) -> str:
     """Return how facility location gets the similarities of a pool of n samples: a key of `plan.ENGINES`."""
-    if "facility_location" not in objective.weights:
+    if not objective.covering:
         return "rows"
     if pool is not None and pool.similarities is not None:
         return "graph" if isinstance(pool.similarities, tuple) else "dense"
@@ -50,6 +50,8 @@ def engine_of(objective: "Objective", n: int, device: torch.device, pool: Pool |
         return "graph"
     if objective.sample is not None and objective.sample < n:
         return "sample"
+    if objective.covering == ("graph_cut",):  # it needs sums, and no matrix
+        return "blocks"
     kept = pool is not None and _kept_as(objective, "matrix") in pool.kept
     return "dense" if kept or holds_matrix(n, device) else "blocks"
 

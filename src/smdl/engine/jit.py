@@ -36,7 +36,11 @@ KERNEL_MODULES = (
     "terms/facility_location.py",
     "terms/feature_coverage.py",
     "terms/log_determinant.py",
+    "terms/pair_sums.py",
+    "terms/probabilistic_set_cover.py",
     "terms/redundancy.py",
+    "terms/saturated_coverage.py",
+    "terms/set_cover.py",
 )
 
 

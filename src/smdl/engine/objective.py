@@ -5,6 +5,7 @@ divided by one positive constant per pool. Weights are applied after that, so ch
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -37,8 +38,11 @@ class Objective:
     normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
     concave        g of feature_match and feature_coverage: sqrt, log, ratio
     kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
-    neighbours     restrict facility_location to the k nearest neighbours; None is dense
-    sample         measure facility_location on this many random samples of the pool; None is all of them
+    neighbours     restrict facility_location and saturated_coverage to the k nearest neighbours; None is dense
+    sample         measure facility_location, saturated_coverage and graph_cut on this many random samples of the pool;
+                   None is all of them
+    overlap        λ of graph_cut: how much similarities within the batch count against it; monotone up to 0.5
+    saturation     α of saturated_coverage: the share of its similarity to the pool up to which a sample counts
     importance     "uncertainty": facility_location counts each sample as much as the model is unsure of it, by
                    1 − (largest − second largest probability). None: by `Pool(importance=...)`, or all alike
     """
@@ -55,6 +59,8 @@ class Objective:
         noise: float = 1.0,
         neighbours: int | None = None,
         sample: int | None = None,
+        overlap: float = 0.5,
+        saturation: float = 0.1,
         importance: str | None = None,
         **weights: float,
     ) -> None:
@@ -69,7 +75,15 @@ class Objective:
         self.neighbours = None if neighbours is None else whole_number("neighbours", neighbours)
         self.sample = None if sample is None else whole_number("sample", sample)
         if self.neighbours is not None and self.sample is not None:
-            raise ValueError("neighbours and sample both restrict facility_location: choose one of them")
+            raise ValueError(
+                "neighbours and sample both restrict what similarities are summed over: choose one of them"
+            )
+        if self.neighbours is not None and "graph_cut" in self.weights:
+            raise ValueError(
+                "neighbours cannot be set with graph_cut, which reads similarities of all pairs: use sample="
+            )
+        self.overlap = positive("overlap", overlap)
+        self.saturation = number("saturation", saturation, "a number in (0, 1]", low=sys.float_info.min, high=1.0)
         self.importance = None if importance is None else one_of("importance", importance, IMPORTANCES)
         if importance is not None and "facility_location" not in self.weights:
             raise ValueError("importance is about facility_location: give facility_location a weight above 0")
@@ -113,7 +127,21 @@ class Objective:
     @property
     def diminishing(self) -> bool:
         """Whether the gain of a sample never rises as the batch grows: what lazy evaluation rests on."""
+        return self.has_value and all(TERMS[name].diminishing for name in self.weights)
+
+    def diminishes(self, asked: bool) -> bool:
+        """Whether gains diminish over a pool, `asked` about a query or not."""
+        return self.diminishing and not (asked and "log_determinant" in self.weights)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether there is an F(S): scores per step have none."""
         return self.normalize == "pool"
+
+    @cached_property
+    def covering(self) -> tuple[str, ...]:
+        """The names of its terms that sum similarities over the pool, or over a sample of it."""
+        return tuple(name for name in self.weights if TERMS[name].covers)
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -201,11 +229,14 @@ class Problem:
             if pool.importance is not None:
                 raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
         if pool.similarities is not None:
-            _check_similarities(objective)
+            _check_similarities(objective, sparse=isinstance(pool.similarities, tuple))
+        if pool.feature_weights is not None and not set(WEIGHTED) & set(objective.weights):
+            raise ValueError(f"feature_weights are for {' and '.join(WEIGHTED)}: the objective has {_names(objective)}")
         for name in OTHERS:
             if getattr(pool, name) is not None:
                 check_others(name, objective, pool.similarities is not None)
         self._scores: dict[str, np.ndarray] = {}  # of modular terms
+        self.diminishing = objective.diminishes(pool.query is not None)
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool, engine)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
@@ -250,30 +281,41 @@ class Problem:
 
 
 #: Features of samples outside of the pool, by their names in `Pool` and `select`, and the terms that use them.
-OTHERS = {"query": ("facility_location",), "away_from": ("facility_location",)}
+_COVERS = ("set_cover", "probabilistic_set_cover")
+OTHERS = dict.fromkeys(("query", "away_from"), ("facility_location", "graph_cut", "log_determinant", *_COVERS))
+
+#: Terms that read the weights of features.
+WEIGHTED = _COVERS
+
+
+def _names(objective: Objective) -> str:
+    return ", ".join(objective.weights)
 
 
 def check_others(name: str, objective: Objective, similarities: bool = False) -> None:
     """Raise an error if an objective has no use for a query or for away_from."""
     if not any(term in objective.weights for term in OTHERS[name]):
-        raise ValueError(
-            f"{name} is about {' or '.join(OTHERS[name])}: the objective has {', '.join(objective.weights)}"
-        )
+        raise ValueError(f"{name} is about {' or '.join(OTHERS[name])}: the objective has {_names(objective)}")
     if objective.space == "gradients":
         raise ValueError(f'{name} needs space="features": its samples have no gradients')
+    if name == "query" and "saturated_coverage" in objective.weights:
+        raise ValueError("saturated_coverage has no form for a query: use facility_location")
     if similarities:
         raise ValueError(f"{name} needs features, and this pool has similarities alone")
 
 
 #: Terms that need no features.
-_WITHOUT_FEATURES = ("class_balance", "facility_location", "utility")
+_WITHOUT_FEATURES = ("class_balance", "utility", *(name for name, term in TERMS.items() if term.covers or term.pairwise))
 
 
-def _check_similarities(objective: Objective) -> None:
+def _check_similarities(objective: Objective, sparse: bool) -> None:
     """Raise an error if the objective needs more than the similarities of Pool.from_similarities."""
     wrong = [name for name in objective.weights if name not in _WITHOUT_FEATURES]
     if wrong:
-        raise ValueError(f"{wrong[0]} needs features; a pool of similarities has {' and '.join(_WITHOUT_FEATURES)}")
+        raise ValueError(f"{wrong[0]} needs features; a pool of similarities has {', '.join(_WITHOUT_FEATURES)}")
+    pairs = [name for name in objective.weights if sparse and TERMS[name].pairwise]
+    if pairs:
+        raise ValueError(f"{pairs[0]} reads similarities of single pairs: pass a dense matrix, such as S.toarray()")
     if objective.neighbours is not None or objective.sample is not None or objective.space == "gradients":
         raise ValueError("similarities are given: neighbours, sample and space cannot be set")
 

@@ -67,6 +67,7 @@ class Shape(NamedTuple):
     half: bool = False
     pool: Pool | None = None
     others: int = 0  # rows of the query and of away_from
+    asked: bool = False  # whether there is a query
 
 
 @dataclass(eq=False)  # a frozen one takes several times as long to make, which counts per step
@@ -168,7 +169,8 @@ def explain(
         rows = options.pop(name, None)
         if rows is not None:
             check_others(name, wanted, shape.pool is not None and shape.pool.similarities is not None)
-            shape = shape._replace(others=shape.others + len(other_rows(name, rows, shape.features)))
+            count = shape.others + len(other_rows(name, rows, shape.features))
+            shape = shape._replace(others=count, asked=shape.asked or name == "query")
     return prepare(shape, wanted, size, **options).plan
 
 
@@ -176,7 +178,8 @@ def shape_of(pool: Any) -> Shape:
     """Return the shape of a pool or of features, whose values are not read."""
     if isinstance(pool, Pool):
         others = sum(len(rows) for rows in (pool.query, pool.away_from) if rows is not None)
-        return Shape(len(pool), pool.features.shape[1], pool.device, pool.features.dtype in HALVES, pool, others)
+        half, asked = pool.features.dtype in HALVES, pool.query is not None
+        return Shape(len(pool), pool.features.shape[1], pool.device, half, pool, others, asked)
     features, shape = pool, getattr(pool, "shape", None) or np.shape(pool)
     if len(shape) != 2:
         raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
@@ -223,7 +226,7 @@ def prepare(
     if size_penalty is not None and optimizer == "subset":
         raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
     if limits is not None and optimizer == "auto":
-        optimizer = "lazy" if objective.diminishing else "naive"
+        optimizer = "lazy" if objective.diminishes(shape.asked) else "naive"
     # with a penalty, every row is a candidate, as in a small pool
     ways = Ways(optimizer, len(candidates), whole=size_penalty is None, given=len(given))
     plan = make_plan(objective, shape, high, ways)
@@ -248,7 +251,7 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
         objective = with_sample(objective, n, size)
     engine = engine_of(objective, n, shape.device) if pool is None else objective.engine_on(pool)
     candidates = n if ways.candidates is None else ways.candidates
-    optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size)
+    optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
     loops = loops_of(objective, engine, shape, size + ways.given, optimizer)
     search = search_of(n, objective.space, shape.device) if engine == "graph" else None
     return SelectionPlan(objective, engine, optimizer, loops, shape, size, search)
@@ -257,25 +260,33 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
 def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:
     """Return which loops maximise the objective: a key of LOOPS."""
     names = objective.set_terms
-    if len(names) > 1 or not objective.diminishing:
+    if len(names) > 1 or not objective.diminishes(shape.asked):
         return "torch"
     term = TERMS[names[0]] if names else None
+    if term is not None and term.pairwise and shape.pool is not None and shape.pool.similarities is not None:
+        return "torch"
     if optimizer == "subset" and term is FacilityLocation and engine in ("blocks", "sample"):
         return "lists"
     compiles = term is None or term.compiles(engine, shape.samples, size)
     return "compiled" if compiles and shape.device.type == "cpu" else "torch"
 
 
-def resolve_optimizer(optimizer: str, objective: Objective, n: int, candidates: int, size: int) -> str:
+def resolve_optimizer(
+    optimizer: str, objective: Objective, n: int, candidates: int, size: int, asked: bool = False
+) -> str:
     """Return the optimizer that "auto" means for so many candidates in a pool of n samples."""
     if optimizer == "auto":
         if n > EXACT and objective.sample is not None and picks_from_a_subset(objective):
             return "subset"
-        return "lazy" if objective.diminishing and candidates * size <= LAZY_UP_TO else "stochastic"
-    if optimizer in ("lazy", "subset") and not objective.diminishing:
-        raise ValueError(
-            f'{optimizer} needs gains that diminish; with normalize="candidates" choose naive or stochastic'
-        )
+        if candidates * size > LAZY_UP_TO or not objective.has_value:
+            return "stochastic"
+        return "lazy" if objective.diminishes(asked) else "naive"
+    if optimizer in ("lazy", "subset") and not objective.diminishes(asked):
+        rising = [name for name in objective.weights if not TERMS[name].diminishing]
+        what = f"those of {rising[0]} do not" if rising else 'with normalize="candidates" they do not'
+        if objective.diminishing:
+            what = "those of log_determinant with a query do not"
+        raise ValueError(f"{optimizer} needs gains that diminish, and {what}: choose naive or stochastic")
     return optimizer
 
 
@@ -286,9 +297,9 @@ def picks_from_a_subset(objective: Objective) -> bool:
 
 
 def with_sample(objective: Objective, n: int, size: int) -> Objective:
-    """Return the objective with facility_location measured on a random sample if the pool is large."""
+    """Return the objective with sums of similarities over a random sample if the pool is large."""
     chosen = objective.neighbours is not None or objective.sample is not None
-    if n <= EXACT or chosen or "facility_location" not in objective.weights:
+    if n <= EXACT or chosen or not objective.covering:
         return objective
     return objective.changed(sample=min(n, max(SAMPLE, PER_PICK * size)))
 

@@ -31,6 +31,7 @@ class Pool:
     importance     (N,)    how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1
                            by default
     utility        (N,)    how good each sample is to choose (for utility); any finite numbers, scaled over the pool
+    feature_weights (D,)   how much each feature counts, ≥ 0, for set_cover and probabilistic_set_cover; 1 by default
     bias                   whether the last layer has one (for space="gradients")
 
     `rows` is the index of each candidate in the dataset, (N,), in pools that a loader of a dataset makes; else None.
@@ -53,6 +54,7 @@ class Pool:
         away_from: Array | None = None,
         importance: Array | None = None,
         utility: Array | None = None,
+        feature_weights: Array | None = None,
         bias: bool = True,
     ) -> None:
         self.is_torch = isinstance(features, Tensor)  # indices come back in kind
@@ -73,6 +75,7 @@ class Pool:
         if self.importance is not None and float(self.importance.min()) < 0:
             raise ValueError(f"importance must be ≥ 0, got {float(self.importance.min()):.6g}")
         self.utility = self._column("utility", utility, dimensions=1)
+        self.feature_weights = None if feature_weights is None else self._weights_of_features(feature_weights)
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
         if self.probabilities is not None:
@@ -130,7 +133,7 @@ class Pool:
     def changed(self, **columns: Any) -> "Pool":
         """Return a pool of the same features with other columns: `pool.changed(probabilities=p)`. What was computed
         from the features alone is not computed again, so the next selection from the same rows is cheap."""
-        known = {**dict(self._columns()), "query": self.query, "away_from": self.away_from}
+        known = {**dict(self._columns()), **{name: getattr(self, name) for name in _OTHERS}}
         for name in columns:
             if name not in known:
                 raise ValueError(unknown("column", name, known))
@@ -212,6 +215,16 @@ class Pool:
     def _column(self, name: str, value: Array | None, dimensions: int = 2) -> Tensor | None:
         return None if value is None else self._one_row_per_sample(name, self._checked(name, value, dimensions)[0])
 
+    def _weights_of_features(self, value: Array) -> Tensor:
+        weights, width = self._checked("feature_weights", value, dimensions=1)[0], self.features.shape[1]
+        if len(weights) != width:
+            raise ValueError(
+                f"feature_weights must have one number per feature: {width} features, {len(weights)} weights"
+            )
+        if float(weights.min()) < 0:
+            raise ValueError(f"feature_weights must be ≥ 0, got {float(weights.min()):.6g}")
+        return weights
+
     def _class_numbers(self, value: Array) -> Tensor:
         return self._one_row_per_sample("labels", _labels(value))
 
@@ -248,6 +261,10 @@ class Pool:
         if self.probabilities is not None and high >= self.probabilities.shape[1]:
             classes = self.probabilities.shape[1]
             raise ValueError(f"labels must be below the {classes} classes of probabilities, got {high}")
+
+
+#: What a pool holds besides its columns.
+_OTHERS = ("query", "away_from", "feature_weights")
 
 
 def _on_grid(similarities: Tensor, scale: float) -> Tensor:

@@ -84,7 +84,7 @@ class Selection:
     @cached_property
     def terms(self) -> dict[str, float] | None:
         """The part of the value that each term has; None if nothing was maximised or the scores have no F(S)."""
-        if self._problem is None or not self._problem.objective.diminishing:
+        if self._problem is None or not self._problem.objective.has_value:
             return None
         before = np.empty(0, np.int64) if self._initial is None else self._initial
         every, names = np.append(before, self._pool_rows), list(self._problem.objective.weights)
@@ -304,7 +304,7 @@ def evaluate(
 ) -> Evaluation:
     """Return F(S) of any subset, by the rules of `select`."""
     pool, objective = with_others(as_pool(pool), query, away_from), as_objective(objective)
-    if not objective.diminishing:
+    if not objective.has_value:
         raise ValueError(
             choice("normalize", objective.normalize, '"pool" to evaluate a set: per-step scores have no F(S)')
         )

@@ -143,7 +143,7 @@ class _Torch:
             for index in torch.from_numpy(rule.initial.astype(np.int64)).to(device):
                 term.add(index.expand(len(parts)))
         self.limits = None if rule.limits is None else _Limits(rule.limits, self.table, self.gone)
-        self.costly = problem.objective.diminishing and any(term.costly for term in self.terms.values())
+        self.costly = problem.diminishing and any(term.costly for term in self.terms.values())
 
     def run(self) -> list[Picks]:
         indices, gains = [], []

@@ -3,13 +3,20 @@
 from typing import Any
 
 from smdl.engine.terms.class_balance import ClassBalance
+from smdl.engine.terms.disparity_min import DisparityMin
+from smdl.engine.terms.disparity_sum import DisparitySum
 from smdl.engine.terms.facility_location import FacilityLocation
 from smdl.engine.terms.feature_coverage import FeatureCoverage
 from smdl.engine.terms.feature_match import FeatureMatch
+from smdl.engine.terms.graph_cut import GraphCut
 from smdl.engine.terms.log_determinant import LogDeterminant
 from smdl.engine.terms.mean_closeness import MeanCloseness
 from smdl.engine.terms.mean_distance import MeanDistance
+from smdl.engine.terms.probabilistic_set_cover import ProbabilisticSetCover
 from smdl.engine.terms.redundancy import Redundancy
+from smdl.engine.terms.saturated_coverage import SaturatedCoverage
+from smdl.engine.terms.set_cover import SetCover
+from smdl.engine.terms.sum_redundancy import SumRedundancy
 from smdl.engine.terms.uncertainty import Uncertainty
 from smdl.engine.terms.utility import Utility
 
@@ -25,4 +32,11 @@ TERMS: dict[str, type[Any]] = {
     "feature_coverage": FeatureCoverage,
     "log_determinant": LogDeterminant,
     "class_balance": ClassBalance,
+    "graph_cut": GraphCut,
+    "saturated_coverage": SaturatedCoverage,
+    "set_cover": SetCover,
+    "probabilistic_set_cover": ProbabilisticSetCover,
+    "sum_redundancy": SumRedundancy,
+    "disparity_sum": DisparitySum,
+    "disparity_min": DisparityMin,
 }

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.engine import similarity_sums
 from smdl.engine.block_loops import rise
 from smdl.engine.blocks import COLUMNS, ROWS, tiles, weighted_sum
 from smdl.engine.geometry import Geometry
@@ -108,6 +109,7 @@ class FacilityLocation(SetTerm):
     nearer to it than P is. Both are the conditional mutual information.
     """
 
+    covers = True
     loops: ClassVar = {
         DenseFacilityLocation: Loops(_covered_so_far, _dense_gain, _add_dense),
         SparseFacilityLocation: Loops(_covered_so_far, _sparse_gain, _add_sparse),
@@ -165,10 +167,6 @@ class FacilityLocation(SetTerm):
     def add(self, picks: Tensor) -> None:
         self._coverage = torch.maximum(self._coverage, self.similarities(picks))
 
-    def _capped(self, similarities: Tensor, columns: slice) -> Tensor:
-        caps = self.geometry.caps
-        return similarities if caps is None else similarities.clamp_(max=caps[columns])
-
     def mean_coverage(self, chosen: Tensor, covered: Tensor) -> float:
         """Return the weighted mean, over `covered`, of how well `chosen` represents a sample."""
         blocks, total, importance = self.geometry.blocks, 0.0, self.geometry.importance
@@ -194,21 +192,7 @@ class FacilityLocation(SetTerm):
 
     def similarities(self, rows: Tensor) -> Tensor:
         """Return 1 − φ/D of the given samples to every sample that is to be covered, (..., N) float32."""
-        geometry = self.geometry
-        if self.unit == 0:
-            return torch.zeros(*rows.shape, self.count, device=self.pool.device)
-        if geometry.graph is not None:
-            near, values = geometry.on_device("graph.neighbours"), geometry.on_device("graph.similarities")
-            zeros = torch.zeros(*rows.shape, len(self.pool), device=self.pool.device)
-            return zeros.scatter_reduce(-1, near[rows].long(), values[rows], "amax")  # short rows repeat a column
-        if geometry.similarities is not None:
-            return geometry.similarities[rows]
-        side = geometry.blocks.side(rows.reshape(-1))
-        parts = [
-            self._capped(geometry.blocks.similarities(side, covered), columns)
-            for columns, covered in geometry.covered_blocks()
-        ]
-        return torch.cat(parts, 1).reshape(*rows.shape, self.count)
+        return similarity_sums.to_covered(self.geometry, rows)
 
     @classmethod
     def compiles(cls, engine: str, n: int, size: int) -> bool:  # noqa: ARG003

@@ -4,6 +4,7 @@ The compiled form grows the factor only for candidates that could win.
 """
 
 import math
+from copy import copy
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from smdl.common import memory
 from smdl.engine.arithmetic import GRID, inverse
-from smdl.engine.distances import Metric
+from smdl.engine.distances import Metric, one_minus_cosines
 from smdl.engine.geometry import Geometry
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.jit import inlined
+from smdl.engine.pool import real
 from smdl.engine.similarity import gradient_gap, one_minus_cosine, wide_gaps, wide_products
 from smdl.engine.terms.term import Loops, SetTerm
 
@@ -38,7 +40,8 @@ class Determinant(NamedTuple):
     kernel: int
     doubled: float
     divisor: float
-    diagonal: np.ndarray  # (N,) K_ii / σ²
+    diagonal: np.ndarray  # (N,) K_ii / σ², less what `before` takes
+    before: np.ndarray  # (N, P) the entries of the Cholesky factor for `away_from`
     factor: float
     coefficient: float
     size: int
@@ -55,6 +58,15 @@ class State(NamedTuple):
 
 @inlined
 def _entry(term, a, b):
+    """Return K_ab / σ², less what `before` takes."""
+    taken = 0.0
+    for t in range(term.before.shape[1]):
+        taken += term.before[a, t] * term.before[b, t]
+    return _kernel(term, a, b) - taken
+
+
+@inlined
+def _kernel(term, a, b):
     """Return K_ab / σ²."""
     gradients = term.errors.shape[1] > 0
     if term.kernel == GAUSSIAN:
@@ -120,13 +132,19 @@ class LogDeterminant(SetTerm):
     """F(S) = log det(I + K_S / σ²), K linear, cosine or gaussian: the volume that the batch spans.
 
     Incremental Cholesky: the gain of a is log(1 + the remainder of its diagonal entry after the samples of S).
+
+    With away_from P, F(S) = F(S ∪ P) − F(P): the conditional gain. With a query Q, F(S) = F(S | P) − F(S | P ∪ Q): the
+    mutual information, given P if there is one. That one is monotone but not submodular, so `lazy` is refused.
     """
 
     loops: ClassVar = {Determinant: Loops(_empty_state, _gain_of, _add_pick)}
 
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, geometry: Geometry, given: tuple[str, ...] = ("away_from",)) -> None:
         super().__init__(geometry)
         objective = geometry.objective
+        self._about = None  # F(S | P ∪ Q)
+        if self.pool.query is not None and "query" not in given:
+            self._about = LogDeterminant(geometry, (*given, "query"))
         self.kernel, scale = objective.kernel, geometry.scaled_features[1]
         self.divisor = objective.noise * (scale * scale if self.kernel == "linear" else 1.0)
         self.doubled = 1.0
@@ -142,6 +160,11 @@ class LogDeterminant(SetTerm):
                 f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
             )
         self.factor = GRID * inverse(float(self.diagonal.max().log1p()))
+        rows = [rows for rows in (getattr(self.pool, name) for name in given) if rows is not None]
+        self.before = self.tensor(len(self.pool), 0)
+        if rows:
+            self.before = self._factor_of(torch.cat([part.to(self.pool.device) for part in rows]))
+            self.diagonal = self.diagonal - self.before.square().sum(1)
 
     def _entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Return K_ij / σ²."""
@@ -149,18 +172,46 @@ class LogDeterminant(SetTerm):
             return self.geometry.space.inner(i, j) / self.divisor
         return (1.0 - self._metric.between(i, j)) / self.divisor
 
+    def _factor_of(self, others: Tensor) -> Tensor:
+        """Return the entries of every sample in the Cholesky factor of I + K/σ² over other samples, (N, P)."""
+        features, scale = self.geometry.scaled_features
+        wide = real(self.pool.device)
+        others, features = others.to(wide) * scale, features.to(wide)
+        eye = torch.eye(len(others), dtype=wide, device=self.pool.device)
+        factor = torch.linalg.cholesky(eye + self._kernel(others, others))
+        return torch.linalg.solve_triangular(factor, self._kernel(others, features), upper=False).T.contiguous()
+
+    def _kernel(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return K/σ² of the rows of u and v."""
+        if self.kernel == "gaussian":
+            gaps = torch.cdist(u, v, compute_mode="donot_use_mm_for_euclid_dist").square()
+            return (1.0 + torch.expm1(-gaps / self.doubled)) / self.divisor
+        dots = u @ v.T
+        if self.kernel == "cosine":
+            dots = 1.0 - one_minus_cosines(dots, u.norm(dim=1)[:, None] * v.norm(dim=1))
+        return dots / self.divisor
+
     def start(self, parts: Tensor) -> None:
         self._parts, self._remainder = parts, self.diagonal.clone()
+        if self._about is not None:
+            self._about = copy(self._about)  # it keeps state
+            self._about.start(parts)
         self._rows: list[Tensor] = []  # of the Cholesky factor, each (P, Q)
         self._where = torch.zeros(len(self.pool), dtype=torch.int64, device=self.pool.device)
         self._where[parts.flip(1)] = torch.arange(parts.shape[1], device=parts.device).flip(0).expand_as(parts)
 
     def gains(self, candidates: Tensor) -> Tensor:
-        logs = self._remainder[candidates].clamp(min=0.0).log1p() * self.factor
-        return logs.round() / GRID
+        return (self.logs(candidates) * self.factor).round() / GRID
+
+    def logs(self, candidates: Tensor) -> Tensor:
+        """Return the gains before they are scaled."""
+        logs = self._remainder[candidates].clamp(min=0.0).log1p()
+        return logs if self._about is None else (logs - self._about.logs(candidates)).clamp(min=0.0)
 
     def add(self, picks: Tensor) -> None:
         row = self._entries(self._parts, picks[:, None])
+        if self.before.shape[1]:
+            row = row - (self.before[self._parts] * self.before[picks][:, None, :]).sum(-1)
         if self._rows:
             factor = torch.stack(self._rows)  # (T, P, Q)
             at = factor.gather(2, self._where[picks].expand(len(factor), -1)[..., None])  # (T, P, 1)
@@ -168,6 +219,8 @@ class LogDeterminant(SetTerm):
         row = row / (1.0 + self._remainder[picks].clamp(min=0.0))[:, None].sqrt()
         self._rows.append(row)
         self._remainder[self._parts] = self._remainder[self._parts] - row.square()
+        if self._about is not None:
+            self._about.add(picks)
 
     @classmethod
     def compiles(cls, engine: str, n: int, size: int) -> bool:  # noqa: ARG003
@@ -187,6 +240,7 @@ class LogDeterminant(SetTerm):
             self.doubled,
             self.divisor,
             self.diagonal.numpy(),
+            self.before.numpy(),
             self.factor,
             coefficient,
             size,

@@ -36,6 +36,9 @@ class Term:
 
     needs: ClassVar[tuple[str, ...]] = ()
     submodular: ClassVar[bool] = True  # monotone and submodular; a property test checks it
+    diminishing: ClassVar[bool] = True  # a gain never rises as the batch grows: what lazy evaluation rests on
+    covers: ClassVar[bool] = False  # it sums similarities over the pool, or over a sample of it
+    pairwise: ClassVar[bool] = False  # it reads similarities of single pairs
     loops: ClassVar[Mapping[type, Loops]] = {}  # by type of what `compiled` returns
 
     def __init__(self, geometry: Geometry) -> None:
