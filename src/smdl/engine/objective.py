@@ -282,7 +282,9 @@ class Problem:
 
 #: Features of samples outside of the pool, by their names in `Pool` and `select`, and the terms that use them.
 _COVERS = ("set_cover", "probabilistic_set_cover")
-OTHERS = dict.fromkeys(("query", "away_from"), ("facility_location", "graph_cut", "log_determinant", *_COVERS))
+OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("query", "away_from"), ("facility_location", "graph_cut", "log_determinant", *_COVERS)
+)
 
 #: Terms that read the weights of features.
 WEIGHTED = _COVERS

@@ -1,0 +1,254 @@
+"""Picks and seconds of smdl beside apricot and submodlib, function by function: `python benchmarks/functions.py`
+
+Each side gets the same features and makes everything that it needs of them: similarities, lists, scores. That
+preparation is part of its seconds, which are CPU seconds; the sides take turns. The picks are compared after the first
+pick of the peer, because some functions tie there: `same` is how many of the others are equal and in the same order,
+and `value` the ratio of F of the picks of smdl to F of the peer's, by `smdl.evaluate`.
+Install the peers first: `pip install -e ".[bench]" scikit-learn`. Set OMP_NUM_THREADS=1 and NUMBA_NUM_THREADS=1.
+"""
+
+import argparse
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import smdl
+
+torch.set_num_threads(1)
+LISTS, QUERIES = 64, 10
+
+
+class Data(NamedTuple):
+    rows: np.ndarray  # (n, d) ≥ 0
+    query: np.ndarray
+    there: np.ndarray
+    marks: np.ndarray  # (n, 256) of 0 and 1
+    chances: np.ndarray  # (n, 64) in [0, 1]
+
+
+def make(n: int, width: int) -> Data:
+    """Return clustered rows of float32 without negative numbers."""
+    rng = np.random.default_rng(0)
+    centres = np.abs(rng.normal(size=(30, width)))
+    rows = np.abs(centres[rng.integers(0, 30, n + 2 * QUERIES)] + 0.5 * rng.normal(size=(n + 2 * QUERIES, width)))
+    rows = rows.astype(np.float32)
+    marks = (rng.random((n, 256)) < rng.random(256) * 0.05).astype(np.float32)
+    chances = (rng.random((n, LISTS)) ** 4).astype(np.float32)
+    return Data(rows[:n], rows[n : n + QUERIES], rows[n + QUERIES :], marks, chances)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def similar(rows: np.ndarray) -> np.ndarray:
+    """Return (1 + cos)/2, as smdl has it, in float64, as apricot wants it."""
+    return ((1.0 + unit(rows) @ unit(rows).T) / 2.0).astype(np.float64)
+
+
+class Case(NamedTuple):
+    """A function: the objective of smdl with its options, and the peers, which return picks."""
+
+    name: str
+    objective: smdl.Objective
+    rows: Callable[[Data], Any]
+    peers: dict[str, Callable[[Data, int], list[int]]]
+    options: Callable[[Data], dict[str, Any]] = lambda _: {}
+
+
+def apricot(selection: str, of: Callable[[Data], np.ndarray], **options: Any) -> Callable[[Data, int], list[int]]:
+    def picks(data: Data, size: int) -> list[int]:
+        module = importlib.import_module("apricot")
+        selector = getattr(module, selection)(
+            size,
+            optimizer=options.get("optimizer", "lazy"),
+            random_state=0,
+            **{name: value for name, value in options.items() if name != "optimizer"},
+        )
+        return selector.fit(of(data)).ranking.tolist()
+
+    return picks
+
+
+def submodlib(function: str, make: Callable[[Data], dict[str, Any]], optimizer: str = "LazyGreedy") -> Any:
+    def picks(data: Data, size: int) -> list[int]:
+        module = importlib.import_module("submodlib")
+        chosen = getattr(module, function)(n=len(data.rows), **make(data)).maximize(
+            budget=size, optimizer=optimizer, stopIfZeroGain=False, stopIfNegativeGain=False, verbose=False,
+            show_progress=False,
+        )  # fmt: skip
+        return [int(row) for row, _ in chosen]
+
+    return picks
+
+
+DENSE = {"mode": "dense", "metric": "cosine"}
+COSINE: dict[str, Any] = {"distance": "cosine"}
+GRAPH = {"metric": "precomputed"}
+
+
+def by_cosine(**weights: Any) -> smdl.Objective:
+    return smdl.Objective(**weights, **COSINE)
+
+
+def data_of(data: Data) -> dict[str, Any]:
+    return {"data": data.rows, **DENSE}
+
+
+def about(data: Data) -> dict[str, Any]:
+    return {"data": data.rows, "num_queries": QUERIES, "queryData": data.query, "metric": "cosine"}
+
+
+def beside(data: Data) -> dict[str, Any]:
+    return {"data": data.rows, "num_privates": QUERIES, "privateData": data.there, "metric": "cosine"}
+
+
+def marked(data: Data) -> dict[str, Any]:
+    return {"cover_set": [set(np.flatnonzero(row).tolist()) for row in data.marks], "num_concepts": 256}
+
+
+def likely(data: Data) -> dict[str, Any]:
+    return {"probs": data.chances.tolist(), "num_concepts": LISTS}
+
+
+def rows(data: Data) -> np.ndarray:
+    return data.rows
+
+
+query = lambda data: {"query": data.query}  # noqa: E731
+there = lambda data: {"away_from": data.there}  # noqa: E731
+both = lambda data: {**query(data), **there(data)}  # noqa: E731
+volume = smdl.Objective(log_determinant=1.0, kernel="cosine", noise=1.0)
+CASES = [
+    Case("facility_location", by_cosine(facility_location=1.0), rows, {
+        "apricot": apricot("FacilityLocationSelection", lambda data: similar(data.rows), **GRAPH),
+        "submodlib": submodlib("FacilityLocationFunction", data_of),
+    }),
+    Case("feature_coverage √", smdl.Objective(feature_coverage=1.0), rows, {
+        "apricot": apricot("FeatureBasedSelection", lambda data: data.rows.astype(np.float64), concave_func="sqrt"),
+    }),
+    Case("graph_cut, λ = 1", by_cosine(graph_cut=1.0, overlap=1.0), rows, {
+        "apricot": apricot("GraphCutSelection", lambda data: similar(data.rows), alpha=1.0, **GRAPH),
+        "submodlib": submodlib("GraphCutFunction", lambda data: {**data_of(data), "lambdaVal": 1.0}),
+    }),
+    Case("saturated_coverage, α = 0.1", by_cosine(saturated_coverage=1.0, saturation=0.1), rows, {
+        "apricot": apricot("SaturatedCoverageSelection", lambda data: similar(data.rows), alpha=0.1, **GRAPH),
+    }),
+    Case("sum_redundancy", by_cosine(sum_redundancy=1.0), rows, {
+        "apricot": apricot("SumRedundancySelection", lambda data: similar(data.rows), optimizer="naive", **GRAPH),
+    }),
+    Case("set_cover", smdl.Objective(set_cover=1.0), lambda data: data.marks, {
+        "apricot": apricot("MaxCoverageSelection", lambda data: data.marks.astype(np.float64)),
+        "submodlib": submodlib("SetCoverFunction", marked),
+    }),
+    Case("probabilistic_set_cover", smdl.Objective(probabilistic_set_cover=1.0), lambda data: data.chances, {
+        "submodlib": submodlib("ProbabilisticSetCoverFunction", likely),
+    }),
+    Case("log_determinant", volume, rows, {
+        "submodlib": submodlib("LogDeterminantFunction", lambda data: {**data_of(data), "lambdaVal": 1.0}),
+    }),
+    Case("disparity_sum", by_cosine(disparity_sum=1.0), rows, {
+        "submodlib": submodlib("DisparitySumFunction", data_of, "NaiveGreedy"),
+    }),
+    Case("disparity_min", by_cosine(disparity_min=1.0), rows, {
+        "submodlib": submodlib("DisparityMinFunction", data_of, "NaiveGreedy"),
+    }),
+    Case("facility_location, query", by_cosine(facility_location=1.0), rows, {
+        "submodlib": submodlib("FacilityLocationMutualInformationFunction", about),
+    }, query),
+    Case("facility_location, away_from", by_cosine(facility_location=1.0), rows, {
+        "submodlib": submodlib("FacilityLocationConditionalGainFunction", beside),
+    }, there),
+    Case("facility_location, both", by_cosine(facility_location=1.0), rows, {
+        "submodlib": submodlib("FacilityLocationConditionalMutualInformationFunction", lambda data: {
+            **about(data), **beside(data)}),
+    }, both),
+    Case("graph_cut, query", by_cosine(graph_cut=1.0, overlap=1.0), rows, {
+        "submodlib": submodlib("GraphCutMutualInformationFunction", about),
+    }, query),
+    Case("graph_cut, away_from", by_cosine(graph_cut=1.0, overlap=1.0), rows, {
+        "submodlib": submodlib("GraphCutConditionalGainFunction", lambda data: {**beside(data), "lambdaVal": 1.0}),
+    }, there),
+    Case("log_determinant, query", volume, rows, {
+        "submodlib": submodlib("LogDeterminantMutualInformationFunction", lambda data: {
+            **about(data), "lambdaVal": 1.0}, "NaiveGreedy"),
+    }, query),
+    Case("log_determinant, away_from", volume, rows, {
+        "submodlib": submodlib("LogDeterminantConditionalGainFunction", lambda data: {
+            **beside(data), "lambdaVal": 1.0}),
+    }, there),
+    Case("log_determinant, both", volume, rows, {
+        "submodlib": submodlib("LogDeterminantConditionalMutualInformationFunction", lambda data: {
+            **about(data), **beside(data), "lambdaVal": 1.0}, "NaiveGreedy"),
+    }, both),
+]  # fmt: skip
+
+
+def clocked(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and what it returns."""
+    start = time.process_time()
+    found = run()
+    return time.process_time() - start, found
+
+
+def compare(case: Case, peer: str, n: int, size: int, repeats: int, limit: float) -> bool:
+    """Print one line. Return whether the peer took less than the limit."""
+    data = make(n, 64)
+    ours = lambda: smdl.select(case.rows(data), case.objective, size, **case.options(data))  # noqa: E731
+    theirs = lambda: case.peers[peer](data, size)  # noqa: E731
+    ours()  # compiles
+    times: tuple[list[float], list[float]] = ([], [])
+    try:
+        picks = theirs() if n <= 1000 else None  # the first call imports and compiles
+        for _ in range(repeats):
+            times[0].append(clocked(ours)[0])
+            seconds, picks = clocked(theirs)
+            times[1].append(seconds)
+            if seconds > limit:
+                break
+    except Exception as error:  # a peer that fails is reported as such
+        print(f"| {case.name} | {peer} | {n:,} | fails: {type(error).__name__} {str(error)[:60]} |", flush=True)
+        return False
+    assert picks is not None
+    after = smdl.select(
+        case.rows(data), case.objective, size - 1, initial=picks[:1], **case.options(data)
+    ).indices.tolist()
+    same = sum(a == b for a, b in zip(after, picks[1:], strict=True))
+    found = smdl.evaluate(case.rows(data), case.objective, [picks[0], *after], **case.options(data)).value
+    theirs_value = smdl.evaluate(case.rows(data), case.objective, picks, **case.options(data)).value
+    mine, other = (statistics.median(each) for each in times)
+    print(
+        f"| {case.name} | {peer} | {n:,} | {mine:.3f} | {other:.3f} | {other / mine:.1f} | {same} of {size - 1} |"
+        f" {found / theirs_value:.4f} |",
+        flush=True,
+    )
+    return other < limit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--size", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a peer is not run again")
+    parser.add_argument("--only", default="", help="functions whose name contains this")
+    options = parser.parse_args()
+    print(f"python {sys.version.split()[0]}, torch {torch.__version__}, one thread, {options.size} of n rows")
+    print("| function | peer | n | smdl s | peer s | ratio | same | value |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for case in CASES:
+        for peer in case.peers:
+            if options.only in case.name:
+                for n in options.rows:
+                    if not compare(case, peer, n, options.size, options.repeats, options.limit):
+                        break
+
+
+if __name__ == "__main__":
+    main()
