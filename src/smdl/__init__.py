@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from smdl.engine.row_scores import RowScores, score
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
+    from smdl.engine.stream import StreamPicks, select_stream
     from smdl.judging.comparison import compare, preview
     from smdl.judging.group_accuracies import group_accuracies
     from smdl.labelling.labels import Labels
@@ -47,6 +48,7 @@ __all__ = [
     "SelectiveLoader",
     "Selector",
     "Strategy",
+    "StreamPicks",
     "balanced_softmax",
     "compare",
     "deduplicate",
@@ -58,6 +60,7 @@ __all__ = [
     "refit_head",
     "score",
     "select",
+    "select_stream",
     "weighted_mean",
 ]
 
@@ -80,6 +83,7 @@ _MODULES = {
     "SelectiveLoader": "loading.selective_loader",
     "Selector": "engine.selector",
     "Strategy": "loading.strategies.strategy",
+    "StreamPicks": "engine.stream",
     "balanced_softmax": "scoring.balanced_softmax",
     "compare": "judging.comparison",
     "deduplicate": "engine.near_copies",
@@ -91,6 +95,7 @@ _MODULES = {
     "refit_head": "loading.head_refit",
     "score": "engine.row_scores",
     "select": "engine.selection",
+    "select_stream": "engine.stream",
     "weighted_mean": "scoring.weighted_loss",
 }
 

@@ -83,8 +83,8 @@ class FeatureCoverage(SetTerm):
         if not math.isfinite(arithmetic.column_sums(stored(self.pool.features)).sum()):
             raise ValueError("feature_coverage needs features with a finite sum, and theirs overflows: scale them")
         self.g = CONCAVE[geometry.objective.concave]
-        scale = float(arithmetic.concave_sum(stored(self.pool.features), self.g).max())
-        self.factor = GRID * inverse(scale)
+        self.scale = float(arithmetic.concave_sum(stored(self.pool.features), self.g).max())
+        self.factor = GRID * inverse(self.scale)
 
     def start(self, parts: Tensor) -> None:
         self._mass = self.tensor(len(parts), self.pool.features.shape[1])

@@ -159,7 +159,8 @@ class LogDeterminant(SetTerm):
                 f"log_determinant needs noise of at least {objective.noise * largest / LARGEST_KERNEL:.3g} for these"
                 f" features, got {objective.noise:g}: K/noise reaches {largest:.3g}, where rounding decides the picks"
             )
-        self.factor = GRID * inverse(float(self.diagonal.max().log1p()))
+        self.scale = float(self.diagonal.max().log1p())
+        self.factor = GRID * inverse(self.scale)
         rows = [rows for rows in (getattr(self.pool, name) for name in given) if rows is not None]
         self.before = self.tensor(len(self.pool), 0)
         if rows:

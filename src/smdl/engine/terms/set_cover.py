@@ -66,8 +66,8 @@ class SetCover(SetTerm):
         if pool.query is not None:
             self.weights = self.weights * (1.0 - self._left_by(pool.query))
         self.left = torch.ones_like(self.weights) if pool.away_from is None else self._left_by(pool.away_from)
-        scale = max(float(self._values(rows.to(wide)).max()) for rows in pool.features.split(1 << 14))
-        self.weights = self.weights * (GRID * inverse(scale))
+        self.scale = max(float(self._values(rows.to(wide)).max()) for rows in pool.features.split(1 << 14))
+        self.weights = self.weights * (GRID * inverse(self.scale))
 
     def _check(self, geometry: Geometry) -> None:
         if geometry.objective.space == "gradients":

@@ -61,6 +61,7 @@ class SetTerm(Term):
     """A term whose gains depend on the batch so far."""
 
     unit: float = 1.0
+    scale: float = 1.0  # what gains are divided by before they are rounded: it depends on the pool
 
     @property
     def costly(self) -> bool:
