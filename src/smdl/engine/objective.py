@@ -307,7 +307,11 @@ def check_others(name: str, objective: Objective, similarities: bool = False) ->
 
 
 #: Terms that need no features.
-_WITHOUT_FEATURES = ("class_balance", "utility", *(name for name, term in TERMS.items() if term.covers or term.pairwise))
+_WITHOUT_FEATURES = (
+    "class_balance",
+    "utility",
+    *(name for name, term in TERMS.items() if term.covers or term.pairwise),
+)
 
 
 def _check_similarities(objective: Objective, sparse: bool) -> None:
