@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from smdl.engine.row_scores import RowScores, score
     from smdl.engine.selection import Evaluation, Selection, evaluate, select
     from smdl.engine.selector import Selector
-    from smdl.engine.stream import StreamPicks, select_stream
+    from smdl.engine.sieve import StreamPicks, select_stream
     from smdl.judging.comparison import compare, preview
     from smdl.judging.group_accuracies import group_accuracies
     from smdl.labelling.labels import Labels
@@ -83,7 +83,7 @@ _MODULES = {
     "SelectiveLoader": "loading.selective_loader",
     "Selector": "engine.selector",
     "Strategy": "loading.strategies.strategy",
-    "StreamPicks": "engine.stream",
+    "StreamPicks": "engine.sieve",
     "balanced_softmax": "scoring.balanced_softmax",
     "compare": "judging.comparison",
     "deduplicate": "engine.near_copies",
@@ -95,7 +95,7 @@ _MODULES = {
     "refit_head": "loading.head_refit",
     "score": "engine.row_scores",
     "select": "engine.selection",
-    "select_stream": "engine.stream",
+    "select_stream": "engine.sieve",
     "weighted_mean": "scoring.weighted_loss",
 }
 
