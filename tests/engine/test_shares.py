@@ -25,6 +25,8 @@ def test_shares_divide_the_picks():
     assert counted(shares="uniform", size=18) == {"a": 6, "b": 6, "c": 6}
     assert counted(shares="input") == {"a": 14, "b": 4, "c": 2}
     assert counted(shares={"a": 1, "c": 3}, size=12) == {"a": 3, "c": 9}
+    selector = smdl.Selector("facility_location", 18, groups=G, shares="uniform").fit(X)
+    assert np.unique(G[selector.indices_], return_counts=True)[1].tolist() == [6, 6, 6]
     assert counted(shares="input", at_least=3) == {"a": 13, "b": 4, "c": 3}
     assert counted(shares="input", per_group={"a": 8}) == {"a": 8, "b": 8, "c": 4}
     assert counted(shares="uniform", size=None, fraction=0.03) == {"a": 1, "b": 1, "c": 1}

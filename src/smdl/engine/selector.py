@@ -43,6 +43,8 @@ class Selector:
         budget: float | None = None,
         groups: Array | None = None,
         per_group: int | Mapping[Any, int] | None = None,
+        shares: str | Mapping[Any, float] | None = None,
+        at_least: int | Mapping[Any, int] | None = None,
         optimizer: str = "auto",
         partitions: int = 1,
         epsilon: float = 0.01,
