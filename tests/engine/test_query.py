@@ -144,7 +144,7 @@ def test_bad_queries_and_similarities_are_refused():
         with pytest.raises(ValueError, match="query must be finite"):
             verb(FEATURES, LOCATION, 1, query=[[np.nan, 1.0]])
         with pytest.raises(
-            ValueError, match="away_from is about facility_location or .*: the objective has redundancy"
+            ValueError, match=r"away_from is about facility_location or .*: the objective has redundancy"
         ):
             verb(FEATURES, "redundancy", 1, away_from=CENTRES)
         with pytest.raises(ValueError, match='query needs space="features"'):
