@@ -27,6 +27,7 @@ OTHERS = {
     "files/row_files.py": {"fsspec"},
     "files/rows.py": {"fsspec"},
     "files/tables.py": {"pyarrow"},
+    "report/labelling_page.py": {"markupsafe"},  # comes with Jinja2
 }
 
 

@@ -32,6 +32,7 @@ KERNEL_MODULES = (
     "jit.py",
     "near_copies.py",
     "randomness.py",
+    "row_scores.py",
     "similarity.py",
     "terms/facility_location.py",
     "terms/feature_coverage.py",
