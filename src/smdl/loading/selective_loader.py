@@ -47,8 +47,8 @@ class SelectiveLoader(Loader):
         >>> import smdl, torch
         >>> batches = [(torch.randn(30, 8), torch.arange(30) % 3) for _ in range(6)]
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
-        >>> [len(inputs) for inputs, targets in smdl.SelectiveLoader(batches, model, keep=1 / 3)]
-        [30, 30]
+        >>> sum(len(inputs) for inputs, targets in smdl.SelectiveLoader(batches, model, keep=1 / 3))
+        60
     """
 
     def __init__(
