@@ -49,6 +49,8 @@ def test_the_links_of_the_page_lead_somewhere(page):
         if target.startswith("http"):
             continue
         linked = page.parent / target if target else page
+        if linked.parent.name == "tutorials":
+            linked = linked.with_suffix(".py")  # the page is made of it
         assert linked.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors_of(linked), f"{page.name} links to {target}#{anchor}"
 
@@ -74,7 +76,9 @@ def pages_in(nav: Any) -> list[str]:
 def test_every_page_has_one_place_in_the_navigation():
     text = (ROOT / "mkdocs.yml").read_text()
     found = pages_in(yaml.safe_load(text.partition("\nnav:\n")[2]))
-    assert sorted(found) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    tutorials = (path.with_suffix(".md") for path in (ROOT / "docs" / "tutorials").glob("*.py"))
+    pages = [*(ROOT / "docs").rglob("*.md"), *tutorials]
+    assert sorted(found) == sorted(str(page.relative_to(ROOT / "docs")) for page in pages)
 
 
 def test_the_reference_has_every_public_name_once():

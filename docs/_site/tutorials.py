@@ -41,6 +41,17 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def _joined(outputs: Any) -> list[Any]:
+    """Join the parts of printed text that arrived one after the other: they are one output."""
+    joined: list[Any] = []
+    for output in outputs:
+        if "text" in output and joined and "text" in joined[-1]:
+            joined[-1] = {"text": joined[-1]["text"] + output["text"]}
+        else:
+            joined.append(output)
+    return joined
+
+
 def page(path: Path) -> tuple[str, list[bytes]]:
     """Return the Markdown of a tutorial and its figures."""
     book = jupytext.read(path, fmt="py:percent")
@@ -51,7 +62,7 @@ def page(path: Path) -> tuple[str, list[bytes]]:
     parts: list[str] = []
     for cell in book.cells:
         parts.append(cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```")
-        for output in cell.get("outputs", ()):
+        for output in _joined(cell.get("outputs", ())):
             data = output.get("data", {})
             if "image/png" in data:
                 caption = re.search(r"suptitle\(\s*f?\"(.*?)\"|title\(\s*f?\"(.*?)\"", cell.source)

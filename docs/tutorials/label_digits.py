@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Label 24 digits instead of 60
+# # Label 24 digits instead of 72
 #
 # You have 1,797 images of digits and no labels. Labels cost a person's time. Which images should that person
 # look at? This page chooses 24 of them, labels them, trains a model, and counts how many random labels give the

@@ -100,9 +100,11 @@ print(done.stdout)
 # %% [markdown]
 # ## On Ray
 #
+# These two commands are shown and not run here, because this site is built without Ray:
+#
 #     pip install ".[ray]"
 #     smdl select "s3://bucket/shards/*.npy" --size 1000 --engine ray --out chosen.parquet
 #
-# The same rows come out, whatever the number of workers. Not run on this page: Ray is not needed for the site.
-# Measured: two workers are 1.76 × as fast as one ([many rows](../scale.md#measured)). Parts cost more work than one
-# selection, so use Ray for data that one machine cannot hold, not for speed.
+# The same rows come out, whatever the number of workers; a test holds that. Measured: two workers are 1.76 × as fast
+# as one ([many rows](../scale.md#measured)). Parts cost more work than one selection, so use Ray for data that one
+# machine cannot hold, not for speed.

@@ -79,8 +79,13 @@ print(f"rows without a planted copy that were dropped: {dropped[np.setdiff1d(np.
 # %% [markdown]
 # ## What the leak did
 #
-# A nearest neighbour remembers its training rows, so it profits most. Three numbers: with the leaks, without them,
-# and on the test rows that were not leaked.
+# A nearest neighbour remembers its training rows, so it profits most from a leak. Four numbers, of which the first is
+# the one that you would have believed:
+#
+# 1. all test rows, trained with the leaks;
+# 2. the test rows that did not leak, trained with the leaks;
+# 3. all test rows, trained on the rows that `deduplicate` kept;
+# 4. all test rows, trained on the 200 rows that were there before anything was planted.
 
 
 # %%
@@ -92,21 +97,26 @@ def score(rows, on=slice(None)):
 every = np.arange(len(features))
 results = {
     "with leaks": score(every),
-    "with leaks, on the rest": score(every, np.setdiff1d(np.arange(len(X_test)), leaked)),
-    "after dedup": score(found.kept),
-    "never leaked": score(np.arange(200)),
+    "with leaks, other rows": score(every, np.setdiff1d(np.arange(len(X_test)), leaked)),
+    "after deduplicate": score(found.kept),
+    "before planting": score(np.arange(200)),
 }
 for name, value in results.items():
     print(f"{name:26}{value:.1f} %")
 
 # %%
 figure, axis = plt.subplots(figsize=(7, 2.6))
-axis.barh(list(results), list(results.values()), color=["tab:red", "tab:gray", "tab:blue", "tab:gray"])
-axis.set(xlim=(80, 100), xlabel="test accuracy, %")
+axis.scatter(list(results.values()), list(results), s=80, color=["tab:red", "tab:gray", "tab:blue", "tab:gray"])
+axis.set(xlim=(95, 100), xlabel="test accuracy, %", ylim=(-0.5, 3.5))
+axis.grid(axis="x", alpha=0.4)
 axis.invert_yaxis()
 axis.set_title("One nearest neighbour: what the leak makes of it")
 plt.show()
 
 # %% [markdown]
+# The second number is above the fourth: a leaked row is also a correctly labelled digit, so 300 more of them make a
+# better model. That part of the gain is real. The first number adds a part that is not: the model has seen the answers.
+# `deduplicate` gives up both, because rows that are in the test set cannot be trained on.
+#
 # For files, `smdl dedup train.npy --against test.npy --out clean.csv` does this and writes a report with the pairs:
 # [near-copies](../dedup.md), with its recall and speed up to a million rows.
