@@ -10,6 +10,8 @@ from smdl.common.progress import Display
 from smdl.experiments.experiment import run_plan
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect, write
+from smdl.loading.candidates.observed import Observed
+from smdl.loading.methods import METHODS
 from smdl.report.summaries import markdown
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, to_dict
 
@@ -18,7 +20,11 @@ SETTINGS = {
     "cifar10": {"data": {"train_size": 8000, "test_size": 2000, "resolution": 16}, "steps": 800},
     "svhn": {"data": {"resolution": 16}, "steps": 800},
     "digits": {"data": {}, "steps": 300},
+    "fashion-mnist": {"data": {"train_size": 8000, "test_size": 2000, "resolution": 16}, "steps": 500},
 }
+
+#: `recommended` for a test set in which all classes are alike, as a method: --methods uniform,oracle:for_balanced_test
+for_balanced_test = METHODS["recommended"].changed(candidates=Observed(3, test_set="balanced"))
 
 
 class Lines(Display):

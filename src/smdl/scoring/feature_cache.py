@@ -106,9 +106,13 @@ class FeatureCache:
         targets = self._targets.index_select(0, on_host)  # faster than `[]`
         return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets), seen.numpy()
 
-    def knows_classes(self, scorer: Scorer) -> bool:
-        """Whether the targets seen so far are class numbers."""
-        return self._labels(scorer) is not None
+    def classes(self, scorer: Scorer) -> np.ndarray | None:
+        """Return the class number of every sample, −1 if it was never seen; None if targets are no class numbers, or
+        nothing was seen."""
+        labels = self._labels(scorer)
+        if labels is None:
+            return None
+        return np.where(host(self._seen), host(labels), -1)
 
     def _labels(self, scorer: Scorer) -> Tensor | None:
         return (

@@ -25,6 +25,8 @@ SUPPORT = 0.1
 AGREEMENT = 0.6
 #: Labels are noisy if more than this share of them is contradicted.
 NOISE = 0.07
+#: They are doubtful if more than this share of them is suspect.
+DOUBT = 0.18
 
 
 class Votes(NamedTuple):
@@ -47,6 +49,11 @@ class Votes(NamedTuple):
     def noisy(self) -> bool:
         """Whether the labels are noisy."""
         return self.contradicted > NOISE
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether so many labels are suspect that they are noisy, or that the features do not show the classes yet."""
+        return bool(len(self.own)) and float(self.suspect.mean()) > DOUBT
 
 
 class Suspects(NamedTuple):

@@ -404,6 +404,8 @@ def test_numbers_too_large_for_the_type_become_its_largest(dtype):
         (lambda s: s.update(left_out=torch.zeros(39, dtype=torch.bool)), r"left_out must be 40 flags, .* of \(39,\)"),
         (lambda s: s.update(left_out=torch.zeros(40)), "left_out must be 40 flags, got float32"),
         (lambda s: s.pop("left_out"), "left_out missing"),
+        (lambda s: s.update(classes=torch.zeros(40)), "classes must be 40 numbers, got float32"),
+        (lambda s: s.update(at_random=None), "at_random must be True or False, got None"),
         (lambda s: s["window"][0].update(step=-1), "the step of a planned batch must be a whole number"),
         (lambda s: s["window"][0]["indices"].fill_(40), "indices in 0..39"),
         (lambda s: s["window"][0].update(rescored=torch.tensor([40])), "rescored must be indices in 0..39"),
@@ -445,6 +447,7 @@ def test_features_from_a_callable_cannot_be_observed():
         ({"device": "disk"}, ValueError, "unknown device 'disk'"),
         ({"sketch": 0}, ValueError, "sketch must be a whole number ≥ 1, got 0"),
         ({"trust": "nobody"}, ValueError, "unknown trust 'nobody'"),
+        ({"test_set": "large"}, ValueError, "unknown test_set 'large'"),
         ({"observe": "never"}, ValueError, "unknown observe 'never'"),
     ],
 )
@@ -532,11 +535,43 @@ def test_by_default_suspects_are_left_out_only_where_labels_are_noisy(data, nois
     assert judged_after(loader, 2) == (data.wrong.tolist() if noisy else [])
 
 
-def test_every_epoch_judges_again(monkeypatch):
-    loader = smdl.DataLoader(Clusters(each=5), plain(), 10)
-    assert judged_after(loader, 2)
+def test_what_was_left_out_stays_out_until_labels_are_found_noisy_again(monkeypatch):
+    """A network that has learned wrong labels by heart makes them look right."""
+    data = Clusters(each=5)
+    loader = smdl.DataLoader(data, plain(), 10)
+    assert judged_after(loader, 2) == data.wrong.tolist()
     monkeypatch.setattr(suspects, "NOISE", 0.5)
-    assert judged_after(loader, 0) == []
+    assert judged_after(loader, 1) == data.wrong.tolist()
+    monkeypatch.setattr(suspects, "NOISE", 0.07)
+    monkeypatch.setattr(suspects, "SUPPORT", 0.0)  # nothing is suspect
+    monkeypatch.setattr(suspects.Votes, "noisy", True)
+    assert judged_after(loader, 1) == []
+
+
+@pytest.mark.parametrize("test_set", ["balanced", "like_training"])
+def test_an_epoch_with_doubtful_labels_draws_at_random(monkeypatch, test_set):
+    monkeypatch.setattr(suspects, "NOISE", 1.0)
+
+    def third_epoch(doubt: float) -> tuple[list[list[int]], list[np.ndarray]]:
+        monkeypatch.setattr(suspects, "DOUBT", doubt)
+        loader = smdl.DataLoader(Clusters(each=5), plain(), 8, candidates=smdl.Observed(test_set=test_set))
+        for _ in range(2):
+            epoch_of(loader)
+        pools: list[np.ndarray] = []
+        dealt = loader.candidates._pools  # type: ignore[attr-defined]
+        monkeypatch.setattr(loader.candidates, "_pools", lambda epoch: pools.extend(dealt(epoch)) or pools)
+        return epoch_of(loader), pools
+
+    chosen, _ = third_epoch(0.21)
+    batches, pools = third_epoch(0.19)
+    labels = Clusters(each=5).y.numpy()
+    if test_set == "like_training":
+        assert batches == [pool[:8].tolist() for pool in pools]
+    else:
+        assert all(sorted(labels[batch]) == list(range(8)) for batch in batches), "one of each class"
+        first = [{int(pool[labels[pool] == label][0]) for label in range(8)} for pool in pools]
+        assert [set(batch) for batch in batches] == first
+    assert batches != chosen
 
 
 def test_the_rare_clusters_look_mislabelled():

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import check_keys, number, one_of, whole_number
-from smdl.engine.pool import host
+from smdl.common.messages import check_keys, number, one_of, true_or_false, whole_number
+from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
+from smdl.loading.candidates.class_quotas import batch_quotas, deal_equally, first_of_each
 from smdl.loading.candidates.random_pool import deal
 from smdl.loading.ranks import Ranks
-from smdl.loading.strategies.strategy import drawn
+from smdl.loading.strategies.strategy import ClassQuotas, Strategy, drawn
 from smdl.scoring.batches import height, take
 from smdl.scoring.feature_cache import TYPES, FeatureCache
 from smdl.scoring.observation import Observation
@@ -50,7 +51,10 @@ class Observed(Candidates):
     start     epochs that are plain passes over the data, before selection starts
     rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
     trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
-              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all".
+              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all";
+              where many labels have hardly any support, it draws the batches of an epoch at random.
+    test_set  what the data is like on which the model will be tested: "like_training", or "balanced", with all classes
+              alike. Then the batches hold every class equally often, and the strategy chooses within the classes.
     dtype     how features are kept: float16, bfloat16 or float32
     device    where: "model" is the model's device, "cpu" is main memory
     sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
@@ -65,6 +69,7 @@ class Observed(Candidates):
     start: int = 1
     rescore: float = 0.0
     trust: str = "auto"
+    test_set: str = "like_training"
     dtype: str = "float16"
     device: str = "model"
     sketch: int | None = None
@@ -77,6 +82,9 @@ class Observed(Candidates):
         self._window: deque[_Planned] = deque()
         self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
         self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
+        self._classes = np.zeros(0, np.int64)  # of each sample, −1 if unknown or not needed
+        self._has_quotas = False  # whether this epoch has every class equally often
+        self._at_random = False  # whether the labels of this epoch are too doubtful to choose by them
         self._observations = 0
         # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
@@ -84,11 +92,20 @@ class Observed(Candidates):
         self.lag = None if self.lag is None else whole_number("lag", self.lag, 0)
         self.start = whole_number("start", self.start, 0)
         one_of("trust", self.trust, ("all", "auto", "neighbours"))
+        one_of("test_set", self.test_set, ("balanced", "like_training"))
         one_of("dtype", self.dtype, TYPES)
         one_of("device", self.device, ("cpu", "model"))
         one_of("observe", self.observe, ("auto", "manual"))
         if self.sketch is not None:
             self.sketch = whole_number("sketch", self.sketch)
+
+    def check(self, strategy: Strategy) -> None:
+        super().check(strategy)
+        if self.test_set == "balanced" and not strategy.takes_quotas:
+            raise ValueError(
+                f'test_set="balanced" needs a strategy that takes quotas, such as smdl.Submodular with partitions=1 and'
+                f" the optimizer auto, lazy or naive, got {strategy.describe()}"
+            )
 
     def set_workers(self, workers: int) -> int:
         self.lag = workers if self.lag is None else self.lag
@@ -104,6 +121,7 @@ class Observed(Candidates):
             self._cache = FeatureCache(samples, self.dtype, self.device, self.sketch)
             self._observed_at = np.full(samples, -1, np.int64)
             self._left_out = np.zeros(samples, bool)
+            self._classes = np.full(samples, -1, np.int64)
 
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         assert self._cache is not None
@@ -141,23 +159,46 @@ class Observed(Candidates):
             yield epoch.own_part(planned.selection) if planned.own is None else planned.own, batch
 
     def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
-        factor = 1.0 if epoch.number < self.start else self.factor
-        return list(deal(epoch.samples, epoch.pool_sizes(factor), epoch.deck()))
+        sizes = epoch.pool_sizes(1.0 if epoch.number < self.start else self.factor)
+        if self._has_quotas:
+            return list(deal_equally(self._classes, sizes, epoch.deck()))
+        return list(deal(epoch.samples, sizes, epoch.deck()))
 
     def prepare_epoch(self, epoch: DatasetEpoch) -> None:
-        """Judge the labels: decide which samples this epoch leaves out. Most must have been trained on twice, because
-        features of the first epoch come from very different weights."""
+        """Decide which classes have quotas, and judge the labels: which samples this epoch leaves out, or whether it
+        draws at random. Most samples must have been trained on twice before labels are judged, because features of the
+        first epoch come from very different weights."""
         assert self._cache is not None
-        self._left_out[:] = False
+        self._at_random = self._has_quotas = False
+        self._classes[:] = -1
+        classes = None
+        if epoch.number >= self.start and epoch.strategy.needs_scores and self._observations:
+            classes = self._cache.classes(epoch.scorer)
+            if self.test_set == "balanced":
+                if classes is None:
+                    raise ValueError(
+                        'test_set="balanced" needs class numbers as targets, and these are not: use'
+                        ' test_set="like_training"'
+                    )
+                self._classes[:], self._has_quotas = classes, True
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
-            return
-        if self.trust == "auto" and not self._cache.knows_classes(epoch.scorer):
-            return
-        with epoch.clock("selection"):
-            if self.trust == "auto" and not self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1].noisy:
+            self._left_out[:] = False
+        elif self.trust == "neighbours" or classes is not None:
+            with epoch.clock("selection"):
+                self._judge(epoch)
+
+    def _judge(self, epoch: DatasetEpoch) -> None:
+        """Judge the labels. Samples that were left out once stay out until labels are found noisy again: a network
+        that has learned wrong labels by heart makes them look right."""
+        assert self._cache is not None
+        if self.trust == "auto":
+            votes = self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1]
+            if not votes.noisy:
+                self._at_random = votes.doubtful and not self._left_out.any()
                 return
-            rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
-            self._left_out[rows] = votes.suspect
+        rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
+        self._left_out[:] = False
+        self._left_out[rows] = votes.suspect
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
@@ -200,12 +241,28 @@ class Observed(Candidates):
                 scores = scores.each(lambda values: values[at])
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
             pool.rows = rows
-        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
+        chosen = self._pick(epoch, pool, rows, size - len(unseen), step).renumbered(rows)
         if len(unseen) == 0:
             return chosen
         gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
         weights = None if chosen.weights is None else np.concatenate([np.ones(len(unseen)), chosen.weights])
         return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
+
+    def _pick(self, epoch: DatasetEpoch, pool: Pool, rows: np.ndarray, size: int, step: int) -> Selection:
+        """Choose places in the pool of these samples: by the strategy or at random, within the quotas of classes."""
+        if not self._has_quotas:
+            if self._at_random:
+                return drawn(np.arange(size))
+            return epoch.choose(pool, np.arange(len(rows)), size, step, epoch.together)
+        classes = self._classes[rows]
+        quotas = batch_quotas(classes, size, epoch.rng(step, epoch.together))
+        if self._at_random:
+            return drawn(first_of_each(classes, quotas))
+        epoch.strategy.quotas = ClassQuotas(classes, quotas)
+        try:
+            return epoch.choose(pool, np.arange(len(rows)), size, step, epoch.together)
+        finally:
+            epoch.strategy.quotas = None
 
     def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
         """Forward the samples that were read along, and return the batch without them."""
@@ -233,6 +290,8 @@ class Observed(Candidates):
             "observed_at": torch.from_numpy(self._observed_at.copy()),
             "observations": self._observations,
             "left_out": torch.from_numpy(self._left_out.copy()),
+            "classes": torch.from_numpy(self._classes.copy()),
+            "at_random": self._at_random,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -252,10 +311,15 @@ class Observed(Candidates):
         left_out = host(state["left_out"]).copy()
         if left_out.shape != (samples,) or left_out.dtype != bool:
             raise ValueError(f"left_out must be {samples} flags, got {left_out.dtype} of {left_out.shape}")
+        classes = host(state["classes"]).copy()
+        if classes.shape != (samples,) or classes.dtype != np.int64:
+            raise ValueError(f"classes must be {samples} numbers, got {classes.dtype} of {classes.shape}")
+        at_random = true_or_false("at_random", state["at_random"])
         observations = whole_number("observations", state["observations"], 0)
         self._cache.load_state_dict(state["cache"])
         self._window, self._observed_at, self._observations = deque(window), observed_at, observations
-        self._left_out = left_out
+        self._left_out, self._classes, self._at_random = left_out, classes, at_random
+        self._has_quotas = bool((classes >= 0).any())
 
     def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
         """Return the samples with suspect labels, or the `count` most suspicious ones. The order is by the share of the

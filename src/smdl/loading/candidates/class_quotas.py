@@ -1,0 +1,63 @@
+"""Class quotas: how often each class is in a pool and in a batch."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+
+def deal_equally(classes: np.ndarray, sizes: list[int], rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield pools of the given sizes, with every class equally often, as far as it has enough samples.
+
+    Each class has a shuffled deck of its own, so its samples are candidates equally often, give or take one, and no
+    pool holds a sample twice. Samples whose class is not known yet, −1, are as frequent as in the dataset.
+    """
+    names, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    members = [np.flatnonzero(codes == code) for code in range(len(names))]
+    decks = [np.zeros(0, np.int64) for _ in names]
+    for size in sizes:
+        rows = []
+        for code, count in enumerate(rounded(_shares(names, counts, size), rng)):
+            deck = decks[code]
+            if len(deck) < count:
+                fresh = rng.permutation(members[code])
+                held = np.isin(fresh, deck)
+                deck = np.concatenate([deck, fresh[~held], fresh[held]])
+            rows.append(deck[:count])
+            decks[code] = deck[count:]
+        yield rng.permutation(np.concatenate(rows))
+
+
+def _shares(names: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
+    """Return how many samples of each class a pool holds, in fractions of a sample: as many of each class, but all of
+    a class that has fewer."""
+    total, known = counts.sum(), names >= 0
+    exact = np.where(known, 0.0, size * counts / total)
+    free = known.copy()
+    while free.any():
+        exact[free] = (size - exact[~free].sum()) / free.sum()
+        small = free & (exact > counts)
+        if not small.any():
+            break
+        exact[small], free = counts[small], free & ~small
+    if not free.any():  # the classes hold too few: the samples of unknown class fill the pool
+        exact[~known] = size - exact[known].sum()
+    return exact
+
+
+def rounded(exact: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Round to whole numbers with the same sum, a whole number: each up or down, at random, and right on average."""
+    total = round(float(exact.sum()))
+    edges = np.floor(np.concatenate([[0.0], np.cumsum(exact)]) + rng.random() * (1 - 1e-6) + 1e-7).astype(np.int64)
+    edges[-1] = edges[0] + total
+    return np.diff(edges)
+
+
+def batch_quotas(classes: np.ndarray, size: int, rng: np.random.Generator) -> dict[int, int]:
+    """Return how many of `size` samples each class of a pool gets: its share of the pool."""
+    names, counts = np.unique(classes, return_counts=True)
+    return dict(zip(names.tolist(), rounded(counts * size / len(classes), rng).tolist(), strict=True))
+
+
+def first_of_each(classes: np.ndarray, quotas: dict[int, int]) -> np.ndarray:
+    """Return the places of the first samples of each class, as many as its quota."""
+    return np.concatenate([np.flatnonzero(classes == name)[:count] for name, count in quotas.items()])
