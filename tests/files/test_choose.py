@@ -82,26 +82,6 @@ def test_parts_of_shuffled_rows_are_ranges(rows):
     assert chosen(objective="redundancy", partitions=4, shuffled=True) == expected.tolist()
 
 
-def test_rows_of_one_memory_map_are_not_split(rows, monkeypatch):
-    np.save("whole.npy", rows)
-    monkeypatch.setattr(choose, "make_plan", lambda *arguments: file_plan.make_plan(*arguments, part_rows=100))
-
-    def parts(inputs: str, **options) -> int:
-        return Chooser(SelectRequest((inputs,), Path("chosen.npy"), 10, **options)).plan.partitions
-
-    assert parts("whole.npy") == 1
-    assert parts("whole.npy", partitions=2) == 2
-    assert parts("whole.npy", engine="ray") == 3
-    assert parts("shards") == 3
-    assert parts("whole.npy", objective="redundancy") == 3
-    assert parts("whole.npy", objective={"facility_location": 1.0, "distance": "correlation"}) == 3
-    monkeypatch.setattr(choose, "MAPPED_ROWS", 299)
-    assert parts("whole.npy") == 3
-    monkeypatch.setattr(choose, "MAPPED_ROWS", 300)
-    expected = smdl.select(rows, "facility_location", 10, seed=(0, 0, 0))
-    assert chosen(inputs=("whole.npy",)) == expected.indices.tolist()
-
-
 def test_a_union_beyond_the_limit_is_merged_in_levels(monkeypatch):
     assert file_plan.make_plan(10_000_000, 10_000, part_rows=100_000).levels == (100, 10, 1)
     assert file_plan.make_plan(1000, 10, 7, part_rows=30).levels == (7, 3, 1)
@@ -121,6 +101,59 @@ def test_the_reference_of_a_merge_is_a_random_sample_of_all_rows(monkeypatch):
     assert abs(found.mean() - 500_000) < 50_000
     assert file_plan.reference_rows(0, 1, 1, 1_000_000).tolist() != found.tolist()
     assert file_plan.reference_rows(0, 1, 0, 500).tolist() == list(range(500))
+
+
+def test_a_merge_represents_the_reference_and_not_the_candidates(rows, monkeypatch):
+    """The last merge, written as plain loops: candidates that are no reference rows count for nothing."""
+    monkeypatch.setattr(file_plan, "REFERENCE_ROWS", 60)
+    monkeypatch.setattr("smdl.files.job.PER_PICK", 1)
+    results = [
+        part[smdl.select(rows[part], "facility_location", 10, seed=(0, 0, number)).indices]
+        for number, part in enumerate(file_plan.part_rows(0, 300, 4, number) for number in range(4))
+    ]
+    left = np.sort(np.concatenate(results)).tolist()
+    reference = file_plan.reference_rows(0, 1, 0, 300, 40)
+    assert not set(left) <= set(reference.tolist())
+    distances = np.linalg.norm(rows[:, None] - rows[reference], axis=2)
+    expected: list[int] = []
+    while len(expected) < 10:
+        best = distances[expected].min(0) if expected else np.full(len(reference), distances.max())
+        gains = [np.maximum(best - distances[row], 0).sum() for row in left]
+        expected.append(left.pop(int(np.argmax(gains))))
+    assert chosen(partitions=4) == expected
+
+
+def test_a_merge_is_not_worse_than_the_best_part(rows, monkeypatch):
+    job_select, found = Job._select, []
+
+    def bad_merge(self, pool, objective, rows, among, level, number):
+        if level == 1 and len(among) == 40:  # the worst of the candidates: the same corner of the data
+            among = among[np.argsort(pool.features.numpy()[np.searchsorted(rows, among)].sum(1))][:10]
+            among.sort()
+        found.append((level, job_select(self, pool, objective, rows, among, level, number)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Job, "_select", bad_merge)
+    picked = chosen(partitions=4)
+    merged, kept = (each.value for level, each in found if level == 1)
+    assert kept > merged
+    parts = [smdl.evaluate(rows, "facility_location", each).value for each in (picked,)]
+    assert parts == [pytest.approx(kept)]
+    chosen("three.npy", partitions=4, initial="chosen.npy")  # values count from there
+
+
+def test_a_file_that_changes_meanwhile_is_an_error(monkeypatch):
+    run = Job.run
+
+    def changing(self, level, *arguments):
+        if level == 1:
+            np.save("shards/1.npy", np.load("shards/1.npy") + 1)
+        return run(self, level, *arguments)
+
+    monkeypatch.setattr(Job, "run", changing)
+    with pytest.raises(ValueError, match=r"shards/1\.npy has changed since the command started: start it again"):
+        chosen(partitions=3)
+    assert not Path("chosen.npy").exists()
 
 
 def test_parts_cost_little_of_the_value():
@@ -223,9 +256,9 @@ def test_a_killed_command_resumes_at_the_part_and_gives_the_same_rows(monkeypatc
     expected = chosen("expected.npy", partitions=4)
     computed, original = [], Job.run
 
-    def run(job, level, number, candidates=()):
+    def run(job, level, number, *merged):
         computed.append((level, number))
-        return original(job, level, number, candidates)
+        return original(job, level, number, *merged)
 
     monkeypatch.setattr(Job, "run", run)
     tasks = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
@@ -398,13 +431,12 @@ def test_chosen_rows_keep_to_the_budget(rows, partitions):
         assert found == expected.indices.tolist()
 
 
-def test_a_large_merge_does_not_hold_the_similarities_of_all_pairs():
+def test_a_merge_sums_similarities_over_its_reference_alone():
     objective = smdl.Objective(facility_location=1.0, redundancy=0.5)
-    assert merge_objective(objective, 300, 10) == objective
-    assert merge_objective(objective, 30_000, 10) == objective.changed(sample=20_000)
-    assert merge_objective(objective, 50_000, 2000) == objective.changed(sample=32_000)
-    assert merge_objective(objective.changed(neighbours=5), 30_000, 10).sample is None
-    assert merge_objective(smdl.Objective(redundancy=1.0), 30_000, 10).sample is None
+    assert merge_objective(objective, 300, 300) == objective
+    assert merge_objective(objective, 100, 300) == objective.changed(sample=100)
+    for other in (smdl.Objective(redundancy=1.0), smdl.Objective(facility_location=1.0, neighbours=5)):
+        assert merge_objective(other, 100, 300) == other
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 
 from smdl.cli.commands import main
 from smdl.common.progress import Display
-from smdl.files import choose, embedding, engines, file_plan
+from smdl.engine.greedy import subset
+from smdl.files import choose, embedding, engines, file_plan, sampled_choice
 from smdl.files.choose import Chooser
 from smdl.files.job import Job
 from smdl.files.request import SelectRequest
+from tests.files.test_sampled_choice import make_small
 from tests.files.test_text import TEXTS, ToyModel
 
 pytestmark = [
@@ -24,7 +27,7 @@ pytestmark = [
 ]
 ray = pytest.importorskip("ray")
 cloudpickle = pytest.importorskip("cloudpickle")
-ORIGINAL = Job.run
+ORIGINAL, LIST, READ = Job.run, sampled_choice._list, sampled_choice._read_file
 
 
 @pytest.fixture(scope="module")
@@ -109,19 +112,19 @@ def test_results_of_one_engine_resume_on_the_other(monkeypatch):
     assert started == [0, 1, 2, 3, 0], "three files to check, then part 3 and the merge"
 
 
-def noting(job, level, number, candidates=()):
+def noting(job, level, number, *merged):
     """Leave a file with the number of the process."""
     Path(f"reader-{os.getpid()}").touch()
-    return ORIGINAL(job, level, number, candidates)
+    return ORIGINAL(job, level, number, *merged)
 
 
-def dying(job, level, number, candidates=()):
+def dying(job, level, number, *merged):
     """Kill the worker process in the middle of part 2, the first two times."""
     deaths = sorted(Path.cwd().glob("death-*"))
     if (level, number) == (0, 2) and len(deaths) < 2:
         Path(f"death-{len(deaths)}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return ORIGINAL(job, level, number, candidates)
+    return ORIGINAL(job, level, number, *merged)
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(monkeypatch):
@@ -129,6 +132,41 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(monkeypatch):
     monkeypatch.setattr(Job, "run", dying)
     assert chosen("ray.npy", "ray") == expected
     assert len(list(Path.cwd().glob("death-*"))) == 2
+
+
+def dying_list(shared, coverage, candidates):
+    """Kill the worker process in the middle of the lists, the first two times."""
+    deaths = len(list(Path.cwd().glob("death-*")))
+    if len(list(Path.cwd().glob("list-*"))) >= 3 and deaths < 2:
+        Path(f"death-{deaths}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    Path(f"list-{os.getpid()}-{time.monotonic_ns()}").touch()
+    return LIST(shared, coverage, candidates)
+
+
+def test_random_candidates_give_the_rows_of_one_machine_also_if_a_worker_is_killed(monkeypatch):
+    make_small(monkeypatch)
+    monkeypatch.setattr(subset, "ENTRIES", 900)  # several stages of many small tasks
+    expected = chosen("local.npy", "local", partitions=None)
+    assert expected != chosen("parts.npy", "local")
+    assert chosen("ray.npy", "ray", partitions=None) == expected
+    monkeypatch.setattr(sampled_choice, "_list", dying_list)
+    assert chosen("killed.npy", "ray", partitions=None) == expected
+    assert len(list(Path.cwd().glob("death-*"))) == 2
+    assert len({path.name.split("-")[1] for path in Path.cwd().glob("list-*")}) > 1, "several processes"
+
+
+def vanishing(source, number, rows, stamp):
+    Path("shards/2.npy").unlink(missing_ok=True)
+    return READ(source, number, rows, stamp)
+
+
+def test_a_file_that_vanishes_under_a_task_is_named(monkeypatch):
+    make_small(monkeypatch)
+    monkeypatch.setattr(sampled_choice, "_read_file", vanishing)
+    with pytest.raises(ValueError, match=r"shards/2\.npy cannot be read: No such file"):
+        chosen("ray.npy", "ray", partitions=None)
+    assert not Path("ray.npy").exists()
 
 
 def test_an_error_in_a_task_is_one_line(capsys):

@@ -48,6 +48,8 @@ def engine_of(objective: "Objective", n: int, device: torch.device, pool: Pool |
         return "graph" if isinstance(pool.similarities, tuple) else "dense"
     if objective.neighbours is not None and objective.neighbours < n:
         return "graph"
+    if pool is not None and pool.represented is not None:
+        return "sample"
     if objective.sample is not None and objective.sample < n:
         return "sample"
     if objective.covering == ("graph_cut",):  # it needs sums, and no matrix
@@ -148,7 +150,9 @@ class Geometry:
 
     @cached_property
     def covered(self) -> Tensor | None:
-        """The random samples that facility location is measured on; None for every sample."""
+        """The samples that facility location is measured on: given, or random; None for every sample."""
+        if self.engine == "sample" and self.pool.represented is not None:
+            return torch.from_numpy(self.pool.represented.astype(np.int64)).to(self.pool.device)
         return self.random_rows(0, self.objective.sample or 0) if self.engine == "sample" else None
 
     @cached_property

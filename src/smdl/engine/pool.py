@@ -78,6 +78,7 @@ class Pool:
         self.feature_weights = None if feature_weights is None else self._weights_of_features(feature_weights)
         self.similarities: Any = None  # see from_similarities
         self.rows: np.ndarray | None = None
+        self.represented: np.ndarray | None = None  # rows that sums of similarities run over; None: the engine decides
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
         if self.labels is not None:

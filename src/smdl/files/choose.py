@@ -16,16 +16,18 @@ from smdl.common.messages import choice, one_of, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked
 from smdl.common.units import duration
+from smdl.engine.geometry import EXACT
+from smdl.engine.greedy.subset import candidates_for
 from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
-from smdl.engine.plan import picks_from_a_subset
+from smdl.engine.plan import picks_from_a_subset, with_sample
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.engines import ENGINES, Engine
 from smdl.files.explanation import LONG, explain_files, seconds
-from smdl.files.file_plan import MAPPED_ROWS, FilePlan, make_plan
+from smdl.files.file_plan import FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
 from smdl.files.output import Table, marked_table, table_bytes
@@ -33,11 +35,12 @@ from smdl.files.quotas import quotas_of
 from smdl.files.request import SelectRequest, settings_of
 from smdl.files.request_checks import check_columns_are_read, check_limits
 from smdl.files.rows import ROLES, Rows, open_rows
+from smdl.files.sampled_choice import choose_sampled
 from smdl.files.snapshot import write_snapshot
 from smdl.files.texts import TextRows, open_text
 
 #: Raise it when the same request may give other rows, so that results of an older version are not continued.
-RULES = 3
+RULES = 4
 #: Most columns that a line names.
 SHOWN_COLUMNS = 12
 
@@ -105,6 +108,7 @@ class Chooser:
         try:
             if self.embedder is not None:
                 self._embed(self.embedder, display)
+            self.stamps = self.source.stamps()
             job = self._job(self._scan(engine, display))
             for line in self.quota_notes:
                 display.note(line)
@@ -116,6 +120,8 @@ class Chooser:
                 if request.engine == "local":
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
+                for number, stamp in enumerate(self.stamps):
+                    self.source.check_stamp(number, stamp)
                 table = self._table(part)
                 self._write(table, display)
                 display.phase("measuring what was chosen")
@@ -188,6 +194,8 @@ class Chooser:
 
     def _choose(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:
         """Return the last merge, with the lowest recall of all selections."""
+        if job.plan.candidates:
+            return self._choose_sampled(job, work, engine, display)
         before: dict[int, ChosenPart] = {}
         recall = float("nan")
         for level, count in enumerate(job.plan.levels):
@@ -196,11 +204,11 @@ class Chooser:
             display.phase(f"{what} 1 to {count}" if level == 0 else what)
             if found:
                 display.note(f"{len(found)} of {count} results of level {level} are kept from an earlier start")
-            tasks = {
-                number: (level, number, [before[n].rows for n in job.plan.sources(level, number)] if level else ())
-                for number in range(count)
-                if number not in found
-            }
+            tasks: dict[int, tuple] = {number: (level, number) for number in range(count) if number not in found}
+            for number in tasks if level else ():
+                merged = [before[n] for n in job.plan.sources(level, number)]
+                best = int(np.argmax([part.gains.sum() for part in merged]))
+                tasks[number] = (level, number, [part.rows for part in merged], best)
             for number, part in engine.run(Job.run, job, tasks):
                 work.write(level, number, part)
                 found[number] = part
@@ -210,6 +218,13 @@ class Chooser:
         if not np.isnan(recall):
             display.note(f"recall of the graphs of neighbours, on random rows: at least {recall:.4f}")
         return before[0]._replace(recall=recall)
+
+    def _choose_sampled(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:
+        part = work.read(0, 0)
+        if part is None:
+            part = choose_sampled(job, self.stamps, engine, display)
+            work.write(0, 0, part)
+        return part
 
     def _table(self, part: ChosenPart) -> Table:
         """Return the columns of the output."""
@@ -288,17 +303,13 @@ class Chooser:
             raise ValueError("no row may be chosen: each costs more than --budget")
         if request.partitions is not None and request.partitions > rows:
             raise ValueError(choice("partitions", request.partitions, f"at most the {rows} rows that may be chosen"))
-        partitions = 1 if request.partitions is None and self._is_one_part(dropped) else request.partitions
-        return make_plan(len(self.source), most if size is None else min(size, most), partitions)
-
-    def _is_one_part(self, dropped: np.ndarray) -> bool:
-        """Whether one selection of all rows needs less time than parts, and hardly more memory."""
-        request, objective = self.request, objective_of(self.request.objective)
-        light = objective.space == "features" and objective.distance != "correlation"
-        mapped = self.source.is_mapped and len(dropped) == 0 and len(self.source) <= MAPPED_ROWS
-        return (
-            request.engine == "local" and mapped and light and not self._is_limited and picks_from_a_subset(objective)
-        )
+        size = most if size is None else min(size, most)
+        objective, total = objective_of(request.objective), len(self.source)
+        usable = total - len(dropped)
+        if request.partitions is None and rows > EXACT and not self._is_limited and picks_from_a_subset(objective):
+            represented = with_sample(objective, usable, size).sample or usable
+            return FilePlan(total, size, (1,), candidates_for(size, rows), min(represented, usable))
+        return make_plan(total, size, request.partitions)
 
     @property
     def _is_limited(self) -> bool:

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Protocol
 
 from smdl.common.messages import install
@@ -18,6 +19,15 @@ class Engine(Protocol):
         """Yield (name, function(shared, *arguments)) of each task, in any order."""
         ...
 
+    def in_order(self, function: Callable[..., Any], shared: Any, tasks: Iterator[tuple]) -> Generator[Any]:
+        """Yield function(shared, *arguments) of each task, in order. Few tasks are taken before they are needed; close
+        the generator to leave the rest."""
+        ...
+
+    def hold(self, value: Any) -> Any:
+        """Return what `run` and `in_order` take for a value that several calls or tasks share."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -27,6 +37,13 @@ class Local:
     def run(self, function: Callable[..., Any], shared: Any, tasks: Mapping[Any, tuple]) -> Iterator[tuple[Any, Any]]:
         for name, arguments in tasks.items():
             yield name, function(shared, *arguments)
+
+    def in_order(self, function: Callable[..., Any], shared: Any, tasks: Iterator[tuple]) -> Generator[Any]:
+        for arguments in tasks:
+            yield function(shared, *arguments)
+
+    def hold(self, value: Any) -> Any:
+        return value
 
     def close(self) -> None:
         pass
@@ -46,8 +63,7 @@ class Ray:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
 
     def run(self, function: Callable[..., Any], shared: Any, tasks: Mapping[Any, tuple]) -> Iterator[tuple[Any, Any]]:
-        ray, held = self.ray, self.ray.put(shared)
-        remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_in_worker)
+        ray, held, remote = self.ray, self.hold(shared), self._remote()
         names, waiting = list(tasks), {}
         while names or waiting:
             while names and len(waiting) < QUEUE:
@@ -56,6 +72,24 @@ class Ray:
             done, _ = ray.wait(list(waiting))
             for reference in done:
                 yield waiting.pop(reference), self._result(reference)
+
+    def in_order(self, function: Callable[..., Any], shared: Any, tasks: Iterator[tuple]) -> Generator[Any]:
+        held, remote, waiting = self.hold(shared), self._remote(), deque[Any]()
+        ahead = 2 * max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        while True:
+            while len(waiting) < ahead and (arguments := next(tasks, None)) is not None:
+                waiting.append(remote.remote(os.getcwd(), function, held, *arguments))
+            if not waiting:
+                return
+            yield self._result(
+                waiting.popleft()
+            )  # tasks that are left run to their end: a cancelled worker starts again
+
+    def hold(self, value: Any) -> Any:
+        return value if isinstance(value, self.ray.ObjectRef) else self.ray.put(value)
+
+    def _remote(self) -> Any:
+        return self.ray.remote(num_cpus=1, max_retries=RETRIES)(_in_worker)
 
     def close(self) -> None:
         if self.started:
@@ -66,6 +100,11 @@ class Ray:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause from error  # what the task raised itself
+        except self.ray.exceptions.WorkerCrashedError as error:
+            raise ValueError(
+                f"a task of --engine ray was started {RETRIES + 1} times, and its process died each time. Its node may"
+                " be out of memory, or a file was cut while it was read: see Ray's logs"
+            ) from error
 
 
 def _in_worker(folder: str, function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:

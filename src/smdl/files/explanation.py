@@ -20,11 +20,9 @@ def explain_files(source: Rows, plan: FilePlan, objective: Objective, limited: b
     rows, memory = max(each.samples for each in levels), max(each.memory for each in levels)
     methods = dict.fromkeys(f"{each.engine}, which {each.how}" for each in levels)
     predicted = duration(seconds(source, plan, objective, limited))
-    held = (
-        "a memory map of the rows"
-        if plan.partitions == 1 and source.is_mapped
-        else f"{size_text(rows * row)} for the rows of a selection at most"
-    )
+    held = f"{size_text((plan.candidates + plan.represented or rows) * row)} for the rows of a selection at most"
+    if plan.partitions == 1 and source.is_mapped and not plan.candidates:
+        held = "a memory map of the rows"
     return [
         f"input: {files}, {len(source):,} rows of {source.width} × {source.dtype.name}, {size_text(len(source) * row)}",
         *(f"plan: {line}" for line in plan.lines()),
@@ -45,7 +43,7 @@ def _selections(source: Rows, plan: FilePlan, objective: Objective, limited: boo
     found = []
     for level, count in enumerate(plan.levels):
         shape = Shape(plan.pool_rows(level), source.width, half=source.dtype.itemsize == 2)
-        used = objective if level == 0 else merge_objective(objective, shape.samples, plan.size)
+        used = objective if level == 0 else merge_objective(objective, plan.reference(level), plan.rows)
         optimizer = "lazy" if limited and used.diminishing else "auto"
         found.append((count, make_plan(used, shape, min(plan.size, shape.samples), Ways(optimizer))))
     return found

@@ -1,6 +1,8 @@
-"""FilePlan: random partitions, one selection per part, and merges in levels until one selection is left.
+"""FilePlan: how rows of files are chosen.
 
-This is RandGreeDi (Barbosa et al., 2015) in levels, without its last comparison: the result is the merged selection.
+Facility location alone chooses among random candidates, scored against random rows: nothing else is read but once.
+Everything else goes by random partitions, one selection per part, and merges in levels until one selection is left.
+This is RandGreeDi (Barbosa et al., 2015) in levels: each merge returns the best of its selection and those it merges.
 """
 
 import math
@@ -9,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from smdl.engine.plan import PER_PICK
 from smdl.engine.randomness import derive, draws, stream
 
 #: Rows that one selection takes. More rows are split into parts: one part is what an interruption can lose.
 PART_ROWS = 250_000
-#: Rows of one memory map that facility location takes at once: it reads only a sample of them again and again.
-MAPPED_ROWS = 10_000_000
-#: Random rows that the candidates of a merge are scored against; as many as the candidates if those are more.
+#: Random rows that the candidates of a merge are scored against; as many as the candidates, or 16 per pick, if those
+#: are more.
 REFERENCE_ROWS = 20_000
 #: Streams of random numbers below the seed.
 _PARTS, _REFERENCE = 100, 101
@@ -23,11 +25,14 @@ _PARTS, _REFERENCE = 100, 101
 
 @dataclass(frozen=True)
 class FilePlan:
-    """Number of selections per level: (16, 4, 1) chooses in 16 parts, merges four results at a time, then four."""
+    """Number of selections per level: (16, 4, 1) chooses in 16 parts, merges four results at a time, then four.
+    With candidates there is one selection, among so many random rows, scored against `represented` random rows."""
 
     rows: int
     size: int
     levels: tuple[int, ...]
+    candidates: int = 0
+    represented: int = 0
 
     @property
     def partitions(self) -> int:
@@ -42,21 +47,31 @@ class FilePlan:
         """Return about how many rows a selection of this level looks at."""
         if level == 0:
             return math.ceil(self.rows / self.partitions)
-        candidates = math.ceil(self.levels[level - 1] / self.levels[level]) * self.size
-        return min(self.rows, candidates + max(REFERENCE_ROWS, candidates))
+        return min(self.rows, self._candidates(level) + self.reference(level))
+
+    def reference(self, level: int) -> int:
+        """Return about how many random rows a merge of this level is scored against."""
+        return min(self.rows, max(REFERENCE_ROWS, self._candidates(level), PER_PICK * self.size))
+
+    def _candidates(self, level: int) -> int:
+        return math.ceil(self.levels[level - 1] / self.levels[level]) * self.size
 
     def lines(self) -> list[str]:
         """Describe the plan."""
         parts = self.partitions
+        if self.candidates:
+            return [
+                f"one selection: {self.size:,} of {self.rows:,} rows, among {self.candidates:,} random candidates,"
+                f" scored against {self.represented:,} random rows"
+            ]
         if parts == 1:
             return [f"one selection: {self.size:,} of {self.rows:,} rows"]
         lines = [f"{parts:,} random parts of about {self.rows // parts:,} rows: {self.size:,} rows chosen from each"]
-        for before, now in zip(self.levels, self.levels[1:], strict=False):
-            candidates = math.ceil(before / now) * self.size
-            reference = min(self.rows, max(REFERENCE_ROWS, candidates))
-            what = "the last merge" if now == 1 else f"{now:,} merges"
+        for level, count in enumerate(self.levels[1:], start=1):
+            what = "the last merge" if count == 1 else f"{count:,} merges"
             lines.append(
-                f"{what}: {self.size:,} of {candidates:,} candidates, scored against {reference:,} random rows"
+                f"{what}: {self.size:,} of {self._candidates(level):,} candidates, scored against"
+                f" {self.reference(level):,} random rows"
             )
         return lines
 

@@ -11,12 +11,10 @@ import numpy as np
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.plan import PER_PICK
 from smdl.engine.pool import Pool
-from smdl.engine.selection import Selection, select
-from smdl.files.file_plan import REFERENCE_ROWS, FilePlan, part_rows, reference_rows
+from smdl.engine.selection import Selection, evaluate, select
+from smdl.files.file_plan import FilePlan, part_rows, reference_rows
 from smdl.files.rows import Rows, numbered
 
-#: Rows of a merge up to which facility location looks at all pairs.
-EXACT_ROWS = 8192
 NO_ROWS = np.empty(0, np.int64)
 
 
@@ -58,24 +56,46 @@ class Job:
     shuffled: bool = False
     progress: Callable[[str, int, int], None] | None = None
 
-    def run(self, level: int, number: int, candidates: Sequence[np.ndarray] = ()) -> ChosenPart:
-        """Choose from a part (level 0), or from the candidates of several results."""
+    def run(self, level: int, number: int, candidates: Sequence[np.ndarray] = (), best: int = 0) -> ChosenPart:
+        """Choose from a part (level 0), or from the candidates of several results. The result of a merge is not worse
+        than the `best` of those."""
+        reference = None
         if level == 0:
             among = part_rows(self.seed, len(self.source), self.plan.partitions, number, self.shuffled)
             rows = among = np.setdiff1d(among, self.dropped, assume_unique=True) if len(self.dropped) else among
         else:
             among = np.sort(np.concatenate(candidates))
-            reference = reference_rows(self.seed, level, number, len(self.source), len(among))
-            rows = np.union1d(among, np.setdiff1d(reference, self.dropped, assume_unique=True))
+            least = max(len(among), PER_PICK * self.plan.size)
+            reference = reference_rows(self.seed, level, number, len(self.source), least)
+            reference = np.setdiff1d(reference, self.dropped, assume_unique=True)
+            rows = np.union1d(among, reference)
         taken = np.union1d(self.exclude, self.initial)
         among = np.setdiff1d(among, taken, assume_unique=True) if len(taken) else among
         rows = np.union1d(rows, self.initial) if len(self.initial) else rows
         if len(among) == 0:
             return ChosenPart(NO_ROWS, np.empty(0))
-        found = self._select(rows, among, level, number)
+        objective, pool = self._objective(reference), self.pool(rows)
+        if reference is not None and len(reference) < len(rows) and objective.neighbours is None:
+            pool.represented = np.searchsorted(rows, reference)  # not the candidates: they would represent themselves
+        choose = partial(self._select, pool, objective, rows, level=level, number=number)
+        found = choose(among)
+        if level and objective.has_value:
+            rival = np.setdiff1d(candidates[best], taken, assume_unique=True)
+            if self._value(pool, objective, rows, rival) > found.value * (1 + 1e-9):
+                found = choose(np.sort(rival))
         return ChosenPart(rows[found.indices], found.gains, float("nan") if found.recall is None else found.recall)
 
-    def _select(self, rows: np.ndarray, among: np.ndarray, level: int, number: int) -> Selection:
+    def _value(self, pool: Pool, objective: Objective, rows: np.ndarray, chosen: np.ndarray) -> float:
+        """Return what these rows add to those that are chosen already."""
+        values = [0.0, 0.0]
+        for place, some in enumerate((self.initial, np.union1d(self.initial, chosen))):
+            if len(some):
+                values[place] = evaluate(pool, objective, np.searchsorted(rows, some)).value
+        return values[1] - values[0]
+
+    def _select(
+        self, pool: Pool, objective: Objective, rows: np.ndarray, among: np.ndarray, level: int, number: int
+    ) -> Selection:
         options: dict[str, Any] = {"seed": (self.seed, level, number), "threads": self.threads}
         if self.progress is not None:
             options["progress"] = partial(self._report, f"level {level}, part {number + 1}")
@@ -100,26 +120,30 @@ class Job:
             size = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="this selection takes a while")  # the plan has said so
-            return select(self.pool(rows), self._objective(level, len(rows)), size, **options)
+            return select(pool, objective, size, **options)
 
     def _report(self, label: str, what: str, done: int, total: int) -> None:
         assert self.progress is not None
         self.progress(f"{label}: {what}", done, total)
 
-    def _objective(self, level: int, rows: int) -> Objective:
+    def _objective(self, reference: np.ndarray | None) -> Objective:
         objective = objective_of(self.objective)
-        return objective if level == 0 else merge_objective(objective, rows, self.plan.size)
+        return objective if reference is None else merge_objective(objective, len(reference), len(self.source))
 
     def pool(self, rows: np.ndarray, features: np.ndarray | None = None) -> Pool:
         """Read rows as a pool, with their features if those are not given. All rows of one local array are a memory
         map."""
+        return Pool(**self.columns(rows, features))
+
+    def columns(self, rows: np.ndarray, features: np.ndarray | None = None) -> dict[str, Any]:
+        """Return what `pool` reads, by its name in `Pool`."""
         roles = [role for role in ("labels", "probabilities", "utility") if role in self.source.columns]
         if features is None:
             features = self.source.whole() if len(rows) == len(self.source) else self.source.features_at(rows)
         found: dict[str, Any] = {"features": features} | {role: self.source.values(role, rows) for role in roles}
         if "labels" in found:
             found["labels"] = class_numbers(found["labels"], self.classes)
-        return Pool(**found, query=self.query, away_from=self.away_from)
+        return found | {"query": self.query, "away_from": self.away_from}
 
 
 def objective_of(given: str | Mapping[str, Any]) -> Objective:
@@ -130,13 +154,12 @@ def objective_of(given: str | Mapping[str, Any]) -> Objective:
         raise ValueError(str(error)) from error
 
 
-def merge_objective(objective: Objective, rows: int, size: int) -> Objective:
-    """Return the objective of a merge that looks at this many rows. Facility location does not hold the similarities of
-    all their pairs, because only a few of the rows are candidates."""
-    decided = objective.neighbours is not None or objective.sample is not None
-    if rows <= EXACT_ROWS or decided or "facility_location" not in objective.weights:
+def merge_objective(objective: Objective, reference: int, rows: int) -> Objective:
+    """Return the objective of a merge that is scored against `reference` of the rows: similarities are summed over
+    them alone."""
+    if objective.neighbours is not None or not objective.covering or reference == rows:
         return objective
-    return objective.changed(sample=min(rows - 1, max(REFERENCE_ROWS, PER_PICK * size)))
+    return objective.changed(sample=reference)
 
 
 def class_numbers(labels: np.ndarray, classes: Sequence[str]) -> np.ndarray:

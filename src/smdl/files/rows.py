@@ -16,6 +16,7 @@ from smdl.files.row_files import (
     NpzFile,
     RowFile,
     SafetensorsFile,
+    UnreadableError,
     is_url,
     readable,
     sampled_digest,
@@ -128,6 +129,16 @@ class Rows:
         beside = [found for found in self.columns.values() if isinstance(found, RowFile)]
         names = [self.features, {role: found for role, found in self.columns.items() if isinstance(found, tuple)}]
         return [names, *([file.path, file.rows, _stamp(file.path)] for file in (*self.shards, *beside))]
+
+    def stamps(self) -> list[Any]:
+        """Return the size and the time of every shard, or what its store says of it."""
+        return [_short_stamp(shard.path) for shard in self.shards]
+
+    def check_stamp(self, number: int, stamp: Any) -> None:
+        """Raise an error if a shard is gone, or is not what it was."""
+        path = self.shards[number].path
+        if _short_stamp(path) != stamp:
+            raise UnreadableError(f"{path} has changed since the command started: start it again")
 
     def _gather(self, names: tuple[str, ...], rows: np.ndarray) -> np.ndarray:
         parts = [_joined(shard.take(names, inside), names) for shard, inside in self._by_shard(rows)]
@@ -311,13 +322,20 @@ def _joined(values: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarra
 
 
 def _stamp(path: str) -> list[Any]:
+    found = _short_stamp(path)
+    return [sampled_digest(path, found[0]), *found]
+
+
+def _short_stamp(path: str) -> list[Any]:
+    """Return the size of a file and what else is known without a look into it."""
     if not is_url(path):
-        found = os.stat(path)
-        return [found.st_size, found.st_mtime_ns, sampled_digest(path, found.st_size)]
+        with readable(path):
+            found = os.stat(path)
+        return [found.st_size, found.st_mtime_ns]
     import fsspec
 
     with readable(path):
         system, inner = fsspec.core.url_to_fs(path)
         info = system.info(inner)
-    names = ("size", "etag", "ETag", "mtime", "created", "last_modified", "LastModified")
-    return [sampled_digest(path, info.get("size") or 0), *(str(info[name]) for name in names if name in info)]
+    names = ("etag", "ETag", "mtime", "created", "last_modified", "LastModified")
+    return [info.get("size") or 0, *(str(info[name]) for name in names if name in info)]

@@ -6,13 +6,16 @@ misses a sample. The first lists are long and hold few candidates. As the batch 
 has all candidates, and computes each of their similarities once.
 """
 
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.engine.blocks import ROWS
+from smdl.engine.blocks import ROWS, tiles
+from smdl.engine.geometry import Geometry
 from smdl.engine.greedy import kernels
 from smdl.engine.objective import Problem
 from smdl.engine.randomness import derive, sample_compiled
@@ -23,6 +26,12 @@ FEWEST, PER_PICK, PER_EARLY_PICK = 1 << 16, 16, 32
 
 #: Entries of all lists, 8 bytes each. One list always fits.
 ENTRIES = 1 << 25
+
+#: Lengths of the lists of some candidates, and the lists: samples and similarities.
+Lists = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+#: (coverage, parts of the candidates) -> the lists of each part, in order
+Lister = Callable[[Tensor, Iterator[np.ndarray]], Generator[Lists]]
 
 
 def candidates_for(size: int, n: int) -> int:
@@ -48,12 +57,16 @@ class _Lists:
 
 
 class Staged:
-    """Maximise facility location and modular scores over candidates in random order."""
+    """Maximise facility location and modular scores over candidates in random order. A `lister` makes the lists
+    elsewhere: in other processes."""
 
-    def __init__(self, problem: Problem, candidates: np.ndarray, initial: np.ndarray, key: int) -> None:
+    def __init__(
+        self, problem: Problem, candidates: np.ndarray, initial: np.ndarray, key: int, lister: Lister | None = None
+    ) -> None:
         term = next(iter(problem.set_terms.values()))
         assert isinstance(term, FacilityLocation)
         self._problem, self._geometry, self._key = problem, problem.geometry, np.uint64(key)
+        self._lister = lister or self._lists_here
         self._left, self._begun = candidates, len(initial) > 0
         self._coefficient, self._weights = problem.coefficient("facility_location") / term.grid, term.weights
         self._coverage = term.empty_coverage()
@@ -96,38 +109,54 @@ class Staged:
         self._coverage = torch.from_numpy(coverage).to(self._coverage.device)
         return places, gains
 
+    def _lists_here(self, coverage: Tensor, parts: Iterator[np.ndarray]) -> Generator[Lists]:
+        for part in parts:
+            yield rises(self._geometry, coverage, part)
+
     def _list(self) -> _Lists:
         """List candidates until the memory is full."""
-        total, room = len(self._left), max(ENTRIES, len(self._coverage))
-        rows = torch.from_numpy(self._left.astype(np.int64)).to(self._coverage.device)
-        lengths, samples, similarities = [], [], []
-        done, longest = 0, len(self._coverage)
-        while done < total:
-            self._geometry.report("similarities", done, total)
-            step = int(np.clip(ENTRIES // (4 * longest), 1, ROWS))
-            length, at, found = self._rises(rows[done : done + step])
-            longest = max(1, int(length.max()))
-            done = min(done + step, total)
-            if len(at) > room:  # as many as fit; at least one in all
-                fits = int(np.searchsorted(np.cumsum(length), room, side="right"))
-                kept = int(length[:fits].sum())
-                length, at, found, done = length[:fits], at[:kept], found[:kept], total
-            lengths.append(length)
-            samples.append(at)
-            similarities.append(found)
-            room -= len(at)
+        total, room, filled = len(self._left), max(ENTRIES, len(self._coverage)), 0
+        samples, similarities = np.empty(room, np.int32), np.empty(room, np.float32)
+        lengths: list[np.ndarray] = []
+        self._longest, done = len(self._coverage), 0
+        with closing(self._lister(self._coverage, self._parts())) as lists:
+            for length, at, found in lists:
+                self._longest, done = max(1, int(length.max())), done + len(length)
+                fits = int(np.searchsorted(np.cumsum(length), room - filled, side="right"))  # at least one in all
+                now = slice(filled, filled + int(length[:fits].sum()))
+                samples[now], similarities[now] = at[: now.stop - now.start], found[: now.stop - now.start]
+                lengths.append(length[:fits])
+                filled = now.stop
+                self._geometry.report("similarities", done, total)
+                if fits < len(length):
+                    break
         length = np.concatenate(lengths)
         starts = np.concatenate([[0], np.cumsum(length), [length.sum()]]).astype(np.int64)  # and one empty list
-        return _Lists(len(length), starts, np.concatenate(samples), np.concatenate(similarities))
+        return _Lists(len(length), starts, samples[:filled], similarities[:filled])
 
-    def _rises(self, rows: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the lengths of the lists of some rows, and the lists."""
-        blocks, caps = self._geometry.blocks, self._geometry.caps
-        side, found = blocks.side(rows), []
-        for columns, covered in self._geometry.covered_blocks():
-            limits = None if caps is None else caps[columns]
-            i, j, similarities = blocks.rises(side, covered, self._coverage[columns], limits)
-            found.append((i, j + np.int32(columns.start), similarities))
-        i, j, similarities = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        order = np.argsort(i.astype(np.int16), kind="stable")
-        return np.bincount(i, minlength=len(rows)), j[order], similarities[order]
+    def _parts(self) -> Iterator[np.ndarray]:
+        """Yield the candidates that are left, so many at once that their lists fit into a part of the memory."""
+        done = 0
+        while done < len(self._left):
+            step = int(np.clip(ENTRIES // (8 * self._longest), 1, 4 * ROWS))
+            yield self._left[done : done + step]
+            done += step
+
+
+def rises(geometry: Geometry, coverage: Tensor, candidates: np.ndarray) -> Lists:
+    """Return the samples that each candidate covers better than the batch does, in one array, and their numbers."""
+    found = [_rises_of_few(geometry, coverage, candidates[part]) for part in tiles(len(candidates), ROWS)]
+    length, samples, similarities = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return length, samples, similarities
+
+
+def _rises_of_few(geometry: Geometry, coverage: Tensor, candidates: np.ndarray) -> Lists:
+    blocks, caps = geometry.blocks, geometry.caps
+    side, found = blocks.side(torch.from_numpy(candidates.astype(np.int64)).to(coverage.device)), []
+    for columns, covered in geometry.covered_blocks():
+        limits = None if caps is None else caps[columns]
+        i, j, similarities = blocks.rises(side, covered, coverage[columns], limits)
+        found.append((i, j + np.int32(columns.start), similarities))
+    i, j, similarities = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    order = np.argsort(i.astype(np.int16), kind="stable")
+    return np.bincount(i, minlength=len(candidates)), j[order], similarities[order]
