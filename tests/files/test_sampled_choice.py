@@ -139,3 +139,8 @@ def test_random_rows_are_uniform_and_in_random_order():
         found = np.concatenate([random_rows(key, total, 100, np.arange(5)) for key in range(200)])
         assert abs(found.mean() / total - 0.5) < 0.02
         assert abs(np.mean([random_rows(key, total, 100, np.arange(5))[0] for key in range(200)]) / total - 0.5) < 0.1
+
+
+def test_more_rows_than_random_numbers_reach_are_refused():
+    with pytest.raises(ValueError, match=r"the number of rows must be below 2³².*got 4294967296"):
+        random_rows(0, 1 << 32, 10, np.empty(0, np.int64))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.common.messages import choice
 from smdl.common.progress import Display
 from smdl.engine.greedy.subset import Lists, Staged, rises
 from smdl.engine.objective import Problem
@@ -104,6 +105,8 @@ def draw(job: Job) -> DrawnRows:
 def random_rows(key: int, total: int, count: int, without: np.ndarray) -> np.ndarray:
     """Return random rows of 0..total-1 that are not among `without` (ascending), in random order. Their number is
     `count`, or all that there are."""
+    if total >= 1 << 32:
+        raise ValueError(choice("the number of rows", total, "below 2³². Choose from some of the files at a time"))
     count = min(count, total - len(without))
     if 4 * (count + len(without)) >= total:  # few draws would be new
         order = np.setdiff1d(np.arange(total, dtype=np.int64), without, assume_unique=True)
