@@ -21,13 +21,21 @@ KEEP = ("central", "first")
 class Deduplication:
     """Which rows are kept, and what the others are copies of.
 
-    kept         the rows that are kept, ascending, (k,)
-    copy_of      the kept row that a row is a copy of, (n,); a kept row itself; -1: a row of `against`
-    against      the row of `against` that a row is a copy of, (n,); -1: none
-    similarity   the cosine similarity with that row, (n,); NaN for kept rows
-    threshold    similarity from which on a row counts as a copy
-    floor        the lowest threshold that `at` takes
-    recall       share of the similar pairs of random rows that the search has found; NaN if they have none
+    Attributes:
+        kept: the rows that are kept, ascending, (k,)
+        copy_of: the kept row that a row is a copy of, (n,); a kept row itself; -1: a row of `against`
+        against: the row of `against` that a row is a copy of, (n,); -1: none
+        similarity: the cosine similarity with that row, (n,); NaN for kept rows
+        threshold: similarity from which on a row counts as a copy
+        floor: the lowest threshold that `at` takes
+        recall: share of the similar pairs of random rows that the search has found; NaN if they have none
+        search: the pairs that were found: what `at` and `pairs` read.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> found = smdl.deduplicate(np.array([[1.0, 0.0], [0.0, 1.0], [0.98, 0.2]]), 0.95)
+        >>> found.kept.tolist(), found.at(0.999).kept.tolist()
+        ([0, 1], [0, 1, 2])
     """
 
     kept: np.ndarray

@@ -30,21 +30,31 @@ IMPORTANCES = ("uncertainty",)
 class Objective:
     """A weighted sum of terms: `Objective(uncertainty=0.5, redundancy=0.5, distance="cosine")`.
 
-    weights        by the names in `smdl.engine.terms.TERMS`; at least one above 0
-    distance       φ of redundancy and facility_location: euclidean, cosine, correlation, gaussian
-    sigma          bandwidth of gaussian; None takes the median distance of a sample
-    space          "features", or "gradients" for last-layer gradients in factored form (redundancy,
-                   facility_location and log_determinant work there; it needs probabilities and labels, or errors)
-    normalize      "pool", or "candidates": min–max over the candidates of each step, the paper read literally
-    concave        g of feature_match and feature_coverage: sqrt, log, ratio
-    kernel, noise  K and σ² of log_determinant: linear, cosine, gaussian
-    neighbours     restrict facility_location and saturated_coverage to the k nearest neighbours; None is dense
-    sample         measure facility_location, saturated_coverage and graph_cut on this many random samples of the pool;
-                   None is all of them
-    overlap        λ of graph_cut: how much similarities within the batch count against it; monotone up to 0.5
-    saturation     α of saturated_coverage: the share of its similarity to the pool up to which a sample counts
-    importance     "uncertainty": facility_location counts each sample as much as the model is unsure of it, by
-                   1 − (largest − second largest probability). None: by `Pool(importance=...)`, or all alike
+    Args:
+        weights: a number ≥ 0 per term, by the names in `smdl.engine.terms.TERMS`; at least one above 0.
+        distance: φ of redundancy and facility_location: euclidean, cosine, correlation, gaussian
+        sigma: bandwidth of gaussian; None takes the median distance of a sample
+        space: "features", or "gradients" for last-layer gradients in factored form (redundancy, facility_location and
+            log_determinant work there; it needs probabilities and labels, or errors)
+        normalize: "pool", or "candidates": min–max over the candidates of each step, the paper read literally
+        concave: g of feature_match and feature_coverage: sqrt, log, ratio
+        kernel: K of log_determinant: linear, cosine, gaussian.
+        noise: σ² of log_determinant.
+        neighbours: restrict facility_location and saturated_coverage to the k nearest neighbours; None is dense
+        sample: measure facility_location, saturated_coverage and graph_cut on this many random samples of the pool;
+            None is all of them
+        overlap: λ of graph_cut: how much similarities within the batch count against it; monotone up to 0.5
+        saturation: α of saturated_coverage: the share of its similarity to the pool up to which a sample counts
+        importance: "uncertainty": facility_location counts each sample as much as the model is unsure of it, by 1 −
+            (largest − second largest probability). None: by `Pool(importance=...)`, or all alike
+
+    Raises:
+        ValueError: an unknown term or choice, no weight above 0, or options that contradict each other.
+
+    Example:
+        >>> import smdl
+        >>> smdl.Objective(facility_location=1.0, uncertainty=0.5, distance="cosine")
+        Objective(uncertainty=0.5, facility_location=1.0, distance='cosine')
     """
 
     def __init__(

@@ -72,7 +72,23 @@ class Shape(NamedTuple):
 
 @dataclass(eq=False)  # a frozen one takes several times as long to make, which counts per step
 class SelectionPlan:
-    """How a selection is done. `objective` has the sample filled in; memory does not include the features."""
+    """How a selection is done, and what that takes. `str(plan)` says it in words.
+
+    Attributes:
+        objective: what is maximised, with the sample filled in.
+        engine: how similarities are computed: rows, dense, blocks, graph or sample.
+        optimizer: naive, lazy, stochastic or subset.
+        loops: what runs the search: compiled, lists or torch.
+        shape: the samples, features and device that the plan is for.
+        size: how many samples are picked.
+        search: of the neighbours: exact, flat or inverted. None: there is none.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> plan = smdl.explain(np.ones((1_000, 16)), "facility_location", 10)
+        >>> plan.engine, plan.optimizer
+        ('dense', 'lazy')
+    """
 
     objective: Objective
     engine: str  # a key of ENGINES

@@ -19,26 +19,37 @@ Array = np.ndarray | Tensor | Sequence[Any]
 class Pool:
     """N candidates: their features and, optionally, what the model says about them.
 
-    features       (N, D)  usually the input of the model's last linear layer
-    probabilities  (N, C)  softmax of its output; rows sum to 1
-    labels         (N,)    class of each sample, 0..C-1
-    losses         (N,)    the training loss of each sample
-    reference      (N, M)  features of a frozen reference model (for feature_match)
-    errors         (N, C)  gradient of each sample's loss with respect to the model's output (for space="gradients");
-                           by default that of cross-entropy, probabilities − onehot(labels)
-    query          (Q, D)  features of samples that the picks are to be about
-    away_from      (P, D)  features of samples that are there already: the picks are to add to them
-    importance     (N,)    how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1
-                           by default
-    utility        (N,)    how good each sample is to choose (for utility); any finite numbers, scaled over the pool
-    feature_weights (D,)   how much each feature counts, ≥ 0, for set_cover and probabilistic_set_cover; 1 by default
-    bias                   whether the last layer has one (for space="gradients")
-
     `rows` is the index of each candidate in the dataset, (N,), in pools that a loader of a dataset makes; else None.
 
     Pass NumPy arrays, memory maps or torch tensors, on any device. Everything is checked here, once, and copied only if
     its type must change. More than 16 million numbers in float16 or bfloat16 are read as they are. Do not write to
     these arrays afterwards: scores are kept with the pool.
+
+    Args:
+        features: (N, D) usually the input of the model's last linear layer
+        probabilities: (N, C) softmax of its output; rows sum to 1
+        labels: (N,) class of each sample, 0..C-1
+        losses: (N,) the training loss of each sample
+        reference: (N, M) features of a frozen reference model (for feature_match)
+        errors: (N, C) gradient of each sample's loss with respect to the model's output (for space="gradients"); by
+            default that of cross-entropy, probabilities − onehot(labels)
+        query: (Q, D) features of samples that the picks are to be about
+        away_from: (P, D) features of samples that are there already: the picks are to add to them
+        importance: (N,) how much each sample counts, ≥ 0, when facility_location asks how well it is represented; 1 by
+            default
+        utility: (N,) how good each sample is to choose (for utility); any finite numbers, scaled over the pool
+        feature_weights: (D,) how much each feature counts, ≥ 0, for set_cover and probabilistic_set_cover; 1 by default
+        bias: whether the last layer has a bias (for space="gradients").
+
+    Raises:
+        ValueError: numbers that are not finite, shapes that do not fit, probabilities that do not sum to 1.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> rng = np.random.default_rng(0)
+        >>> pool = smdl.Pool(rng.normal(size=(50, 8)), probabilities=rng.dirichlet(np.ones(3), 50))
+        >>> len(pool), len(smdl.select(pool, smdl.Objective(uncertainty=1.0), 5))
+        (50, 5)
     """
 
     def __init__(

@@ -21,12 +21,19 @@ from smdl.engine.pool import Array, Pool
 class RowScores:
     """Scores of n rows, each (n,).
 
-    density    mean cosine similarity with the k nearest others: high for typical rows, low for outliers
-    distance   1 − the cosine similarity with the nearest other: 0 for a copy, high for a row that is like no other
-    copies     how many others have at least the given similarity; at most k, so k means "k or more"
-    rank       place in the order in which greedy takes all rows, from 1
-    gain       what the row adds to facility location when it is taken: its part of a value of at most 1
-    recall     share of the nearest neighbours that the search has found, measured on random rows; 1 if it is exact
+    Attributes:
+        density: mean cosine similarity with the k nearest others: high for typical rows, low for outliers
+        distance: 1 − the cosine similarity with the nearest other: 0 for a copy, high for a row that is like no other
+        copies: how many others have at least the given similarity; at most k, so k means "k or more"
+        rank: place in the order in which greedy takes all rows, from 1
+        gain: what the row adds to facility location when it is taken: its part of a value of at most 1
+        recall: share of the nearest neighbours that the search has found, measured on random rows; 1 if it is exact
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> scores = smdl.score(np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]), neighbours=1)
+        >>> len(scores), sorted(scores.rank.tolist()), scores.recall
+        (3, [1, 2, 3], 1.0)
     """
 
     density: np.ndarray

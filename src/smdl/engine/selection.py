@@ -27,7 +27,18 @@ from smdl.engine.terms.term import ModularTerm
 class Selection:
     """The picks of a selection: indices and gains in the order picked, and the sum of the gains.
 
-    weights are factors of the losses of the picks, for `smdl.weighted_mean`; None: all are one.
+    Attributes:
+        indices: the picks, (k,) int64, in the order picked: an array, or a tensor on the device of the features if
+            those were a tensor.
+        gains: what each pick added to the value, (k,) float64.
+        value: the sum of the gains.
+        weights: factors of the losses of the picks, (k,), for `smdl.weighted_mean`. None: all are one.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> chosen = smdl.select(np.array([[0.0], [0.1], [5.0]]), "facility_location", 2)
+        >>> sorted(chosen.indices.tolist()), len(chosen), chosen.term_shares
+        ([1, 2], 2, {'facility_location': 1.0})
     """
 
     indices: Any  # (k,) int64: an array, or a tensor on the features' device if those were a tensor
@@ -129,8 +140,19 @@ class Selection:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """F of a subset: `value` is the sum of the gains in the given order, which is what the greedy maximises;
-    `as_printed` is F(S) as the paper prints it, with R over the whole of S; `terms` splits the value by term."""
+    """F of a subset, as `smdl.evaluate` returns it. `float(evaluation)` is its value.
+
+    Attributes:
+        value: the sum of the gains in the given order, which is what greedy maximises.
+        as_printed: F(S) as the paper prints it, with R over the whole of S.
+        terms: the part of the value that each term has.
+
+    Example:
+        >>> import smdl
+        >>> found = smdl.evaluate([[0.0], [5.0], [10.0]], smdl.Objective(redundancy=1.0), [0, 1, 2])
+        >>> found.value, found.as_printed
+        (2.0, 1.5)
+    """
 
     value: float
     as_printed: float
@@ -176,32 +198,52 @@ def select(
 ) -> Selection:
     """Pick `size` samples of the pool by greedily maximising the objective.
 
-    pool          a Pool, or features alone, (N, D)
-    objective     an Objective, or the name of a preset ("paper") or of a term ("facility_location")
-    size          how many samples to pick, or (low, high) with size_penalty. `fraction`: a share of the candidates
-    initial       indices that are chosen already: gains count from there, and they are not returned
-    query         features of samples that the picks are to be about, (Q, D): the mutual information with them
-    away_from     features of samples that are there already, (P, D): the gain of the picks beside them
-    costs         a number > 0 per sample; with `budget`, each step picks the greatest gain per cost that still fits
-    groups        a group per sample; with `per_group`, at most that many picks per group: a number, or one per group
-    shares        what part of the picks each group gets: "uniform", "input" (as among the candidates), or a number ≥ 0
-                  per group, of which only the ratios count. Limits are `at_least` and `per_group`: picks of each group.
-                  A group with too few candidates gives all it has, and the others get the rest by their shares
-    optimizer     naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
-                  picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones; subset is lazy among max(65,536, 16 × size)
-                  random candidates, the first picks among fewer. auto is subset for facility_location above 65,536
-                  samples; else lazy while n × size ≤ 2·10⁹ and gains diminish (normalize="pool"), else stochastic.
-    partitions    > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
-    seed          a whole number, or several such as (seed, epoch, step)
-    among         indices that may be picked; `exclude`: indices that may not. Scores are always the whole pool's.
-    size_penalty  with size=(low, high): stop, after `low`, once the best gain is below it
-    threads       for partitions; torch's number of threads by default. The result does not depend on it.
-    spread        shares the partitions with other processes, see `smdl.loading.ranks.Ranks`. The result is the same.
-    progress      called as progress(what, done, total) during long work
-
     Above 65,536 samples, facility_location is measured on max(20,000, 16 × size) random samples of the pool (set
     `Objective(sample=...)` or `neighbours=` to decide yourself). `smdl.explain` says beforehand how the work will be
     done and how long it takes; above a minute `select` warns.
+
+    Args:
+        pool: a Pool, or features alone, (N, D)
+        objective: an Objective, or the name of a preset ("paper") or of a term ("facility_location")
+        size: how many samples to pick, or (low, high) with size_penalty.
+        initial: indices that are chosen already: gains count from there, and they are not returned
+        query: features of samples that the picks are to be about, (Q, D): the mutual information with them
+        away_from: features of samples that are there already, (P, D): the gain of the picks beside them
+        costs: a number > 0 per sample, see `budget`.
+        groups: a group per sample, see `per_group`, `shares` and `at_least`.
+        shares: what part of the picks each group gets: "uniform", "input" (as among the candidates), or a number ≥ 0
+            per group, of which only the ratios count. A group with too few candidates gives all it has, and the others
+            get the rest by their shares.
+        optimizer: naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
+            picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones; subset is lazy among max(65,536, 16 × size) random
+            candidates, the first picks among fewer. auto is subset for facility_location above 65,536 samples; else
+            lazy while n × size ≤ 2·10⁹ and gains diminish (normalize="pool"), else stochastic.
+        partitions: > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
+        seed: a whole number, or several such as (seed, epoch, step)
+        among: indices that may be picked. Scores are always the whole pool's.
+        size_penalty: with size=(low, high): stop, after `low`, once the best gain is below it
+        threads: for partitions; torch's number of threads by default. The result does not depend on it.
+        spread: shares the partitions with other processes, see `smdl.loading.ranks.Ranks`. The result is the same.
+        progress: called as progress(what, done, total) during long work
+        fraction: a share of the candidates to pick, in place of `size`.
+        budget: the most that the picks may cost together: each step picks the greatest gain per cost that still fits.
+        per_group: at most that many picks per group: a number, or one per group.
+        at_least: at least that many picks per group: a number, or one per group.
+        epsilon: ε of optimizer="stochastic": smaller looks at more candidates per step.
+        exclude: indices that may not be picked.
+
+    Returns:
+        A Selection: `indices`, `gains` and `value`, in the order picked.
+
+    Raises:
+        ValueError: a value that cannot work, such as more picks than samples, or features that are not finite.
+        TypeError: an argument of the wrong type.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> rows = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [5.1, 5.0]])
+        >>> np.sort(smdl.select(rows, "facility_location", 2, groups=[0, 0, 1, 1], per_group=1).indices // 2).tolist()
+        [0, 1]
     """
     chosen = pick(
         with_others(as_pool(pool), query, away_from),
@@ -302,7 +344,27 @@ def evaluate(
     query: Array | None = None,
     away_from: Array | None = None,
 ) -> Evaluation:
-    """Return F(S) of any subset, by the rules of `select`."""
+    """Return F(S) of any subset, by the rules of `select`.
+
+    Args:
+        pool: a Pool, or features alone, (N, D).
+        objective: an Objective, or the name of a preset or of a term.
+        indices: the subset: row numbers of the pool, each once. The order counts for terms that are not submodular.
+        query: features of samples that the subset is to be about, (Q, D).
+        away_from: features of samples that are there already, (P, D).
+
+    Returns:
+        An Evaluation: the value, F(S) as the paper prints it, and the part of each term.
+
+    Raises:
+        ValueError: indices that are not in the pool or come twice, or an objective without F(S)
+            (normalize="candidates").
+
+    Example:
+        >>> import smdl
+        >>> float(smdl.evaluate([[0.0], [5.0], [10.0]], "redundancy", [0, 2]))
+        2.0
+    """
     pool, objective = with_others(as_pool(pool), query, away_from), as_objective(objective)
     if not objective.has_value:
         raise ValueError(

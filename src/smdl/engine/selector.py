@@ -17,12 +17,43 @@ from smdl.engine.selection import Selection, as_pool, select
 class Selector:
     """Pick rows: `Selector("facility_location", 100).fit(X).transform(X)` returns 100 rows of X.
 
-    The arguments are those of `smdl.select`, apart from `spread`. By row (costs, groups, initial, among, exclude) they
-    are about the rows that `fit` gets.
+    The arguments are those of `smdl.select`, which says more about them. By row (costs, groups, initial, among,
+    exclude) they are about the rows that `fit` gets.
 
     After `fit`: `indices_` (size,) and `gains_` (size,) in the order picked, `selection_` (the Selection, with
     `shares` and `value`), and `n_features_in_`. A value that cannot work raises an error in `fit`, as scikit-learn
     wants it.
+
+    Args:
+        objective: an Objective, or the name of a preset or of a term.
+        size: how many rows to pick, or (low, high) with size_penalty.
+        fraction: a share of the candidates to pick, in place of `size`.
+        initial: rows that are chosen already.
+        query: features that the picks are to be about, (Q, D).
+        away_from: features that are there already, (P, D).
+        costs: a number > 0 per row.
+        budget: the most that the picks may cost together.
+        groups: a group per row.
+        per_group: at most that many picks per group.
+        shares: what part of the picks each group gets: "uniform", "input", or a number per group.
+        at_least: at least that many picks per group.
+        optimizer: auto, naive, lazy, stochastic or subset.
+        partitions: > 1 maximises random parts first, and then among their picks.
+        epsilon: ε of optimizer="stochastic".
+        seed: a whole number, or several.
+        exclude: rows that may not be picked.
+        among: rows that may be picked.
+        size_penalty: with size=(low, high): stop, after `low`, once the best gain is below it.
+        threads: for partitions.
+        progress: called as progress(what, done, total) during long work.
+
+    Raises:
+        ValueError: by `fit`, for a value that cannot work.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> smdl.Selector("facility_location", 2).fit_transform(np.random.default_rng(0).normal(size=(30, 4))).shape
+        (2, 4)
     """
 
     indices_: np.ndarray

@@ -19,7 +19,21 @@ STREAMED = ("facility_location", "feature_coverage", "log_determinant", "set_cov
 
 
 class StreamPicks(NamedTuple):
-    """The picks of a stream, in the order in which they came."""
+    """The picks of a stream, in the order in which they came.
+
+    Attributes:
+        indices: places in the stream, (≤ size,) int64.
+        rows: features of the picks, (≤ size, D).
+        gains: what each pick added, (≤ size,) float64.
+        value: the sum of the gains.
+
+    Example:
+        >>> import numpy as np, smdl
+        >>> rng = np.random.default_rng(0)
+        >>> picks = smdl.select_stream((rng.random((20, 4)) for _ in range(3)), "feature_coverage", 5)
+        >>> len(picks.indices) <= 5, picks.rows.shape[1]
+        (True, 4)
+    """
 
     indices: np.ndarray  # (≤ size,) int64: places in the stream
     rows: np.ndarray  # (≤ size, D) features

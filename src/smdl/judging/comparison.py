@@ -70,24 +70,53 @@ def compare(
 ) -> ComparisonReport:
     """Compare methods with your own training function, at equal time or at equal steps, and write a report.
 
-    train             `train(make_loader, seed)` makes a model, trains it on the batches of `make_loader(model)` until
-                      they end, and returns a dict of metrics. `make_loader(model).total_steps` is the length of the
-                      run, for schedules. `make_loader(model, **options)` takes options of `smdl.DataLoader`
-    dataset           the training set: map-style, or a function that returns it in each process
-    methods           names from the table of methods, or package.module:name; NAME@0.7 has 0.7 of the time. The
-                      baseline is uniform, or the first method
-    seeds             runs per method
-    minutes           time for everything; the runs are as long as it allows, and every method gets equal time
-    epochs, steps     length of a run, if there are no minutes: every method gets equal steps
-    metric            the one that is tested, and `higher_is_better`: False for a loss
-    margin            a difference that is surely smaller is called equivalent; by default 0.5 % of the baseline's mean
-    groups            the group of each training sample, (N,), which labels may not show: adds a row `oracle` that draws
-                      every group equally often and says what knowing the groups would gain. For the accuracy of groups
-                      of your test set, return `smdl.group_accuracies(…)` among the metrics
-    out               folder (default: runs/compare-NAME). The same call resumes it: the same code and data, with the
-                      same closures, bound arguments and globals
-    jobs              number of runs at a time. More than one: each in a process, which imports the function; call
-                      compare below `if __name__ == "__main__":`
+    Args:
+        train: `train(make_loader, seed)` makes a model, trains it on the batches of `make_loader(model)` until they
+            end, and returns a dict of metrics. `make_loader(model).total_steps` is the length of the run, for
+            schedules. `make_loader(model, **options)` takes options of `smdl.DataLoader`
+        dataset: the training set: map-style, or a function that returns it in each process
+        methods: names from the table of methods, or package.module:name; NAME@0.7 has 0.7 of the time. The baseline is
+            uniform, or the first method
+        seeds: runs per method
+        minutes: time for everything; the runs are as long as it allows, and every method gets equal time
+        epochs: length of a run, if there are no minutes: every method gets equal steps.
+        steps: the same in steps.
+        metric: the metric that is tested.
+        margin: a difference that is surely smaller is called equivalent; by default 0.5 % of the baseline's mean
+        groups: the group of each training sample, (N,), which labels may not show: adds a row `oracle` that draws every
+            group equally often and says what knowing the groups would gain. For the accuracy of groups of your test
+            set, return `smdl.group_accuracies(…)` among the metrics
+        out: folder (default: runs/compare-NAME). The same call resumes it: the same code and data, with the same
+            closures, bound arguments and globals
+        jobs: number of runs at a time. More than one: each in a process, which imports the function; call compare below
+            `if __name__ == "__main__":`
+        batch_size: samples per batch.
+        higher_is_better: False for a loss.
+        quiet: show no progress.
+
+    Returns:
+        A report: `str(report)` is the table and the answer, `report.page` the HTML page, `report.results` every number.
+
+    Raises:
+        ValueError: none or several of minutes, epochs and steps; an unknown method.
+        TypeError: a function or dataset of the wrong kind.
+
+    Example:
+        >>> import tempfile, smdl, torch
+        >>> from torch.utils.data import TensorDataset
+        >>> data = TensorDataset(torch.randn(60, 4), torch.arange(60) % 2)
+        >>> def train(make_loader, seed):
+        ...     torch.manual_seed(seed)
+        ...     model = torch.nn.Linear(4, 2)
+        ...     for inputs, targets in make_loader(model):
+        ...         torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+        ...     return {"accuracy": float((model(data.tensors[0]).argmax(1) == data.tensors[1]).float().mean())}
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     report = smdl.compare(
+        ...         train, data, ("uniform", "balanced"), seeds=2, steps=2, batch_size=10, out=out, quiet=True
+        ...     )
+        ...     report.page.name
+        'report.html'
     """
     check_packages("train")
     from smdl.common import progress
@@ -154,9 +183,26 @@ def preview(
     A step is forward, the loss of the loader, backward and SGD, on a copy of the model. If your own step does more, the
     ratios are nearer to 1.
 
-    methods   by default all that train no second model and do not score the whole dataset at a time
-    seconds   time for loading and for the steps; a first round, in which kernels compile, is not counted. The steps get
-              at least a quarter of it
+    Args:
+        methods: by default all that train no second model and do not score the whole dataset at a time
+        seconds: time for loading and for the steps; a first round, in which kernels compile, is not counted. The steps
+            get at least a quarter of it
+        loader: a `smdl.DataLoader`, whose data and model are measured; it is not changed.
+        quiet: show no progress.
+
+    Returns:
+        A preview: `str(preview)` is a table of seconds per step and their ratio to plain SGD.
+
+    Raises:
+        ValueError: an unknown method, or seconds that are not above 0.
+
+    Example:
+        >>> import smdl, torch
+        >>> from torch.utils.data import TensorDataset
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> loader = smdl.DataLoader(TensorDataset(torch.randn(60, 4), torch.arange(60) % 2), model, batch_size=10)
+        >>> "balanced" in str(smdl.preview(loader, ["uniform", "balanced"], seconds=1, quiet=True))
+        True
     """
     check_packages("train")
     from smdl.common import progress

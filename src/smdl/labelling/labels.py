@@ -65,6 +65,9 @@ class Labels:
         seed: For the check rows, and for ties.
         train_on_checks: Whether check rows train the probe too. Their accuracy is then cross-validated.
 
+    Raises:
+        ValueError: features that are not a matrix of finite numbers.
+
     Example:
         >>> import numpy as np, smdl
         >>> X = np.repeat(np.eye(3), 20, axis=0) + np.random.default_rng(0).normal(0, 0.1, (60, 3))

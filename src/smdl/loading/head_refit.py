@@ -69,8 +69,9 @@ def refit_head(
         The model, or its copy. With several ranks of torch.distributed call it on every rank: all get the same head.
 
     Raises:
-        ValueError, TypeError: If the head is not linear, a class has no sample, there is a single class, features are
-            not finite, or an argument is wrong. The model is then unchanged.
+        ValueError: If the head is not linear, a class has no sample, there is a single class, features are not finite,
+            or an argument is wrong. The model is then unchanged.
+        TypeError: If an argument has the wrong type.
 
     Example:
         >>> import smdl, torch

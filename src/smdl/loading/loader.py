@@ -70,7 +70,8 @@ class DataLoader(Loader):
         **torch_options: Options of torch's DataLoader: pin_memory, worker_init_fn, prefetch_factor, …
 
     Raises:
-        ValueError, TypeError: If an argument is wrong. The message names the argument, the value and the choices.
+        ValueError: If an argument is wrong. The message names the argument, the value and the choices.
+        TypeError: If an argument has the wrong type.
 
     Example:
         >>> import smdl, torch

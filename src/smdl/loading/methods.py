@@ -34,10 +34,19 @@ from smdl.loading.strategies.weighted import Weighted
 class Method:
     """A way to choose batches, under a name.
 
-    strategy     a Strategy class, or any callable that returns a Strategy
-    candidates   what to choose from; by default the whole dataset, a scored pool or shuffled samples, as it needs
-    options      arguments of `strategy`
-    about        one line for tables and help texts
+    Args:
+        strategy: a Strategy class, or any callable that returns a Strategy.
+        candidates: what to choose from; by default the whole dataset, a scored pool or shuffled samples, as it needs
+        options: arguments of `strategy`
+        about: one line for tables and help texts
+        name: what tables and messages call it.
+
+    Example:
+        >>> import smdl
+        >>> from smdl.loading.strategies.submodular import Submodular
+        >>> spread_out = smdl.Method("spread_out", Submodular, options={"objective": "redundancy"})
+        >>> spread_out.objective
+        Objective(redundancy=1.0)
     """
 
     name: str
@@ -197,6 +206,9 @@ CANDIDATES: dict[str, type[Candidates]] = {"full": Full, "observed": Observed, "
 
 def methods() -> dict[str, str]:
     """Return every method by name, with a line about it.
+
+    Returns:
+        A dict of names and lines.
 
     Example:
         >>> import smdl

@@ -41,7 +41,8 @@ class SelectiveLoader(Loader):
         process_group: As for `smdl.DataLoader`.
 
     Raises:
-        ValueError, TypeError: If an argument is wrong. The message names the argument, the value and the choices.
+        ValueError: If an argument is wrong. The message names the argument, the value and the choices.
+        TypeError: If an argument has the wrong type.
 
     Example:
         >>> import smdl, torch

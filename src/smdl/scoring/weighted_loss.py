@@ -10,8 +10,20 @@ from smdl.engine.selection import Selection
 def weighted_mean(losses: Tensor, selection: Selection | None) -> Tensor:
     """Return the mean of weight · loss over a batch: (Σ wᵢ lᵢ) / B.
 
-    losses      (B,) the loss of each sample, as `reduction="none"` gives it
-    selection   `loader.selection`; the plain mean if it has no weights
+    Args:
+        losses: (B,) the loss of each sample, as `reduction="none"` gives it
+        selection: `loader.selection`; the plain mean if it has no weights
+
+    Returns:
+        The mean, a tensor of one number with a gradient.
+
+    Raises:
+        ValueError: losses that are not one per sample of the selection.
+
+    Example:
+        >>> import smdl, torch
+        >>> float(smdl.weighted_mean(torch.tensor([1.0, 3.0]), None))
+        2.0
     """
     if losses.ndim != 1:
         raise ValueError(f'losses must be one per sample, (B,), got shape {tuple(losses.shape)}: use reduction="none"')

@@ -30,11 +30,17 @@ _DECK, _STEP, _READ = range(3)
 class Candidates:
     """What each batch is chosen from, and when that is scored. Candidates of your own override `batches`.
 
-    plain_scoring    score samples with the evaluation transform, if the dataset has one, instead of the training one
-    needs_features   `remember` gets the features and logits of every sample trained on
-    watches_model    hooks on the model take them; otherwise the training loop calls `loader.observe`
-    staleness        steps of training between the weights that chose the current batch and those that train on it
-    splits           `batches` gives every rank its own part: `epoch.ranks` tells which ranks there are
+    Attributes:
+        plain_scoring: score samples with the evaluation transform, if the dataset has one, instead of the training one
+        needs_features: `remember` gets the features and logits of every sample trained on
+        watches_model: hooks on the model take them; otherwise the training loop calls `loader.observe`
+        staleness: steps of training between the weights that chose the current batch and those that train on it
+        splits: `batches` gives every rank its own part: `epoch.ranks` tells which ranks there are
+
+    Example:
+        >>> import smdl
+        >>> [issubclass(kind, smdl.Candidates) for kind in (smdl.RandomPool, smdl.Observed, smdl.Full)]
+        [True, True, True]
     """
 
     plain_scoring: bool = False

@@ -22,8 +22,20 @@ class Full(Candidates):
     The batches up to the next refresh (the window) are chosen from the same scores, so that workers may read them
     ahead. A strategy that needs losses chooses one batch at a time.
 
-    every         steps between two refreshes; None: one refresh per epoch
-    replacement   a sample may come again within an epoch (Algorithm 2 to the letter)
+    Args:
+        every: steps between two refreshes; None: one refresh per epoch
+        replacement: a sample may come again within an epoch (Algorithm 2 to the letter)
+
+    Raises:
+        ValueError: `every` is not a whole number above 0.
+
+    Example:
+        >>> import smdl, torch
+        >>> from torch.utils.data import TensorDataset
+        >>> data, model = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), torch.nn.Linear(4, 2)
+        >>> loader = smdl.DataLoader(data, model, 10, objective="uncertainty", candidates=smdl.Full(every=2))
+        >>> [len(targets) for _, targets in loader]
+        [10, 10, 10, 10]
     """
 
     every: int | None = 5

@@ -45,23 +45,36 @@ class Observed(Candidates):
 
     Only the samples that are trained on are read. Samples that were never seen are taken first.
 
-    factor    size of the pool, in batches
-    lag       a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile. None
-              is the number of workers: without workers nothing is chosen ahead.
-    start     epochs that are plain passes over the data, before selection starts
-    rescore   samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
-    trust     which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
-              the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all";
-              where many labels have hardly any support, it draws the batches of an epoch at random.
-    test_set  what the data is like on which the model will be tested: "like_training", or "balanced", with all classes
-              alike. Then the batches hold every class equally often, and the strategy chooses within the classes.
-    dtype     how features are kept: float16, bfloat16 or float32
-    device    where: "model" is the model's device, "cpu" is main memory
-    sketch    keep this many random projections instead of the features. The head cannot be applied to them, so
-              probabilities are those of the last forward.
-    observe   "auto": hooks on the model take the features. "manual": your loop calls
-              `loader.observe(features=..., logits=...)`, as it must if it changes inputs on the device (mixup). Then
-              give the loader the head too (`head=model.fc`): without it, probabilities are those of that forward.
+    Args:
+        factor: size of the pool, in batches
+        lag: a batch is chosen this many steps before it is trained on, so that workers can read it meanwhile. None is
+            the number of workers: without workers nothing is chosen ahead.
+        start: epochs that are plain passes over the data, before selection starts
+        rescore: samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
+        trust: which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
+            the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all"; where
+            many labels have hardly any support, it draws the batches of an epoch at random.
+        test_set: what the data is like on which the model will be tested: "like_training", or "balanced", with all
+            classes alike. Then the batches hold every class equally often, and the strategy chooses within the classes.
+        dtype: how features are kept: float16, bfloat16 or float32
+        device: where: "model" is the model's device, "cpu" is main memory
+        sketch: keep this many random projections instead of the features. The head cannot be applied to them, so
+            probabilities are those of the last forward.
+        observe: "auto": hooks on the model take the features. "manual": your loop calls `loader.observe(features=...,
+            logits=...)`, as it must if it changes inputs on the device (mixup). Then give the loader the head too
+            (`head=model.fc`): without it, probabilities are those of that forward.
+
+    Raises:
+        ValueError: a number or a choice that cannot work.
+
+    Example:
+        >>> import smdl, torch
+        >>> from torch.utils.data import TensorDataset
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> data = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+        >>> loader = smdl.DataLoader(data, model, 10, candidates=smdl.Observed(factor=2, dtype="float32"))
+        >>> [len(model(inputs)) for inputs, _ in loader]
+        [10, 10, 10, 10]
     """
 
     factor: float = 3.0

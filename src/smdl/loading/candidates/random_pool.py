@@ -17,7 +17,22 @@ from smdl.scoring.batches import height, join, take
 @dataclass
 class RandomPool(Candidates):
     """Candidates are a fresh random pool of factor × batch size, scored and selected from at every step at which the
-    strategy selects; at the others it is the batch."""
+    strategy selects; at the others it is the batch.
+
+    Args:
+        factor: size of the pool, in batches.
+
+    Raises:
+        ValueError: a factor below 1.
+
+    Example:
+        >>> import smdl, torch
+        >>> from torch.utils.data import TensorDataset
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> data = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+        >>> len(smdl.DataLoader(data, model, 10, candidates=smdl.RandomPool(factor=2)))
+        4
+    """
 
     factor: float = 3.0
     splits = True

@@ -19,20 +19,6 @@ class ClassQuotas(NamedTuple):
 class Strategy:
     """Chooses each batch. A strategy of your own overrides `select` and says here what it needs.
 
-    needs_scores     `select` gets a pool: features, probabilities and losses of the candidates by the current model
-    needs_reference  the pool also holds the features of the reference model
-    needs_holdout    with needs_reference: the pool's `reference`, (N, 1), is the loss of each sample by a model
-                     trained for so many epochs on the half of the data that does not hold the sample
-    needs_losses     `observe` gets the loss of every sample trained on
-    needs_errors     with needs_losses: `observe` gets ‖p − onehot(y)‖ of every sample trained on instead of its loss
-    needs_labels     `set_labels` gets the class number of every sample of the dataset, before the first step
-    needs_all        candidates must be the whole dataset, at every step: the strategy draws by its own rule
-    takes_quotas     `select` keeps to `quotas`, which candidates may set
-    needs_length     `selects_at` depends on the length of the run
-    repeats          the same candidates and scores always give the same batch
-    evidence         what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
-                     everything that there is. If it reads features only, the batches may hold targets of any kind.
-
     A selection may have `weights`, factors of the losses of its samples: the training loop applies them by
     `smdl.weighted_mean`.
 
@@ -40,6 +26,34 @@ class Strategy:
     the same order on each: what a strategy learns there is the same everywhere. What it learns in `select` is the same
     if it learns from what `gather` returns (set `gathers = True` then). `select` gets the candidates of its rank, or
     those of all ranks (candidates such as Full, and ranks="global"): then it must choose the same on every rank.
+
+    Attributes:
+        needs_scores: `select` gets a pool: features, probabilities and losses of the candidates by the current model
+        needs_reference: the pool also holds the features of the reference model
+        needs_holdout: with needs_reference: the pool's `reference`, (N, 1), is the loss of each sample by a model
+            trained for so many epochs on the half of the data that does not hold the sample
+        needs_losses: `observe` gets the loss of every sample trained on
+        needs_errors: with needs_losses: `observe` gets ‖p − onehot(y)‖ of every sample trained on instead of its loss
+        needs_labels: `set_labels` gets the class number of every sample of the dataset, before the first step
+        needs_all: candidates must be the whole dataset, at every step: the strategy draws by its own rule
+        takes_quotas: `select` keeps to `quotas`, which candidates may set
+        needs_length: `selects_at` depends on the length of the run
+        repeats: the same candidates and scores always give the same batch
+        evidence: what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
+            everything that there is. If it reads features only, the batches may hold targets of any kind.
+        gathers: whether it learns in `select`, from what `gather` returns.
+        spread: shares the parts of a search among the ranks; set by the loader.
+
+    Example:
+        >>> import numpy as np, smdl, torch
+        >>> class Last(smdl.Strategy):
+        ...     def select(self, pool, remaining, batch_size, rng):
+        ...         rows = np.sort(remaining)[-batch_size:]
+        ...         return smdl.Selection(rows, np.zeros(len(rows)), 0.0)
+        >>> data = torch.utils.data.TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+        >>> loader = smdl.DataLoader(data, torch.nn.Linear(4, 2), 10, method=Last())
+        >>> [len(targets) for _, targets in loader]
+        [10, 10, 10, 10]
     """
 
     needs_scores: bool = False
