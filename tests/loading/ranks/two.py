@@ -154,6 +154,7 @@ def ranks_that_choose_together_choose_what_one_process_does(folder: Path) -> Non
         {"method": "paper", "candidates": smdl.RandomPool(3), "options": {"partitions": 5}},
         {"method": "paper", "candidates": smdl.Full(2), "options": {"partitions": 3}},
         {"candidates": smdl.Observed(4, lag=1)},
+        {"candidates": smdl.Observed(3, test_set="balanced")},
         {"candidates": smdl.Observed(3, rescore=0.5), "options": {"partitions": 2}},
     ):
         together_equals_one_process(options)
