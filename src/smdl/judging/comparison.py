@@ -201,7 +201,7 @@ def preview(
         >>> from torch.utils.data import TensorDataset
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
         >>> loader = smdl.DataLoader(TensorDataset(torch.randn(60, 4), torch.arange(60) % 2), model, batch_size=10)
-        >>> "balanced" in str(smdl.preview(loader, ["uniform", "balanced"], seconds=1, quiet=True))
+        >>> "balanced" in str(smdl.preview(loader, ["uniform", "balanced"], seconds=4, quiet=True))
         True
     """
     check_packages("train")
