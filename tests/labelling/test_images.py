@@ -1,5 +1,6 @@
 """A folder of images as input of `smdl label`, with a function that makes their features; near-copies left out."""
 
+import csv
 import sys
 from pathlib import Path
 
@@ -111,3 +112,25 @@ def test_near_copies_are_left_out_and_a_row_with_a_label_is_kept(capsys):
     assert "8 labels of 2 classes" in capsys.readouterr().out
     assert "8 labels of 10 rows" in Path("rows.labels/report.html").read_text()
     assert label("rows.npz", "--features", "features", "--dedup", "1.5", "--out", "other") != 0
+
+
+@pytest.mark.parametrize("command", ["dedup", "score"])
+def test_near_copies_and_scores_of_images_are_shown_with_thumbnails(command):
+    for number in (3, 4):
+        Path(f"photos/red/{number}.png").write_bytes(Path("photos/blue/2.png").read_bytes())
+    given = [command, "photos", "--model", "extractor:mean_colour", "--similarity", "0.9999", "--quiet"]
+    assert main([*given, "--out", "out.csv"]) == 0
+    lines = list(csv.DictReader(Path("out.csv").read_text(encoding="utf-8-sig").splitlines()))
+    found = {line["text"]: line for line in lines}
+    assert len(found) == 30
+    assert Path(f"out.{command}/report.html").read_text().count("data:image/jpeg;base64,") > 3
+    same = [found[name] for name in ("blue/2.png", "red/3.png", "red/4.png")]
+    if command == "dedup":
+        assert len({line["group"] for line in same}) == 1
+        assert sum(line["kept"].lower() == "true" for line in same) <= 1
+    else:
+        assert all(int(line["copies"]) >= 2 for line in same)
+    Path("photos/red/5.png").write_bytes(b"not an image")
+    assert main([*given, "--out", "other.csv"]) == 2
+    assert main([*given, "--out", "other.csv", "--skip_nan"]) == 0
+    assert len(Path("other.csv").read_text().splitlines()) == 30

@@ -69,6 +69,18 @@ def test_the_summary_compares_by_pairs_and_says_what_was_saved():
     assert found["answer"].startswith("It pays. Chosen labels: +11.1 ± 0.1")
 
 
+def test_labels_that_teach_nothing_save_nothing():
+    noise = np.random.default_rng(0).normal(33, 1, size=(2, 4, 3)).tolist()
+    found = summarise(
+        {
+            name: [SimulatedCurve(name, seed, [10, 20, 30], row, [0, 0, 0]) for seed, row in enumerate(rows)]
+            for name, rows in zip(("random", "labels"), noise, strict=True)
+        }
+    )
+    assert [(row["labels_needed"], row["ratio"]) for row in found["methods"]] == [(None, None)] * 2
+    assert found["answer"].startswith("Random labels did not raise the accuracy")
+
+
 def test_a_simulation_resumes_and_gives_the_same_numbers(tmp_path):
     features, targets = data()
     np.savez(tmp_path / "rows.npz", features=features, kind=targets.astype(str))

@@ -265,7 +265,11 @@ COMMANDS = {
             "smdl dedup train.npy --against test.npy --out clean.csv",
         ),
         {
-            "inputs": {"nargs": "+", "metavar": "FILE", "help": "files, patterns or folders, as for smdl select"},
+            "inputs": {
+                "nargs": "+",
+                "metavar": "FILE",
+                "help": "files as smdl select takes them, or a folder of images",
+            },
             "--similarity": {"type": float, "default": 0.95, "help": "cosine similarity from which on a row is a copy"},
             "--out": {"type": Path, "default": Path("kept.csv"), "help": ".parquet, .csv, .jsonl, .json, or .npy"},
             "--keep": {"type": str, "default": "central", "help": "row of a group to keep: central, or first"},
@@ -273,7 +277,10 @@ COMMANDS = {
             "--against": {"type": str, "help": "file whose near-copies are dropped: a test set, or an earlier output"},
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {"type": str, "help": "sentence-embedding model for --text: a folder, or a name in the cache"},
+            "--model": {
+                "type": str,
+                "help": "for --text: a folder or a name in the cache; for images: a function",
+            },
             "--ids": {"type": str, "help": "column to copy into the output"},
             "--seed": {"type": int, "default": 0, "help": "of the random rows that the search is measured with"},
             "--threads": {"type": _whole, "help": "by default one per core"},
@@ -291,13 +298,20 @@ COMMANDS = {
             "smdl score reviews.parquet --text body --model models/all-MiniLM-L6-v2 --out scores.csv",
         ),
         {
-            "inputs": {"nargs": "+", "metavar": "FILE", "help": "files, patterns or folders, as for smdl select"},
+            "inputs": {
+                "nargs": "+",
+                "metavar": "FILE",
+                "help": "files as smdl select takes them, or a folder of images",
+            },
             "--out": {"type": Path, "default": Path("scores.csv"), "help": ".parquet, .csv, .jsonl or .json"},
             "--neighbours": {"type": _whole, "default": 16, "help": "nearest others that a row is compared with"},
             "--similarity": {"type": float, "default": 0.95, "help": "cosine similarity from which on a row is a copy"},
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {"type": str, "help": "sentence-embedding model for --text: a folder, or a name in the cache"},
+            "--model": {
+                "type": str,
+                "help": "for --text: a folder or a name in the cache; for images: a function",
+            },
             "--ids": {"type": str, "help": "column to copy into the output"},
             "--threads": {"type": _whole, "help": "by default one per core"},
             "--skip_nan": {"action": "store_true", "help": "leave out rows without a direction, or without text"},

@@ -6,7 +6,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,8 @@ from smdl.files.texts import DTYPE, TextRows, open_text
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 #: Images that the function gets at once.
 BATCH = 32
+#: The table of the images of a folder, in the folder of the command's results.
+LISTING = "images.csv"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class ImageRows(TextRows):
         return [Path(self.root) / name for name in self.texts_at(rows)]
 
 
-def open_images(root: str, listing: Path, keep: bool, columns: dict[str, str | None], path: str) -> ImageRows:
+def open_images(root: str, listing: Path, keep: bool, columns: Mapping[str, str | None], path: str) -> ImageRows:
     """List the images below a folder in a table, and open it. With `keep`, a list that is there stays as it is."""
     if not (keep and listing.is_file()):
         content = _listing(Path(root))
@@ -45,6 +47,16 @@ def open_images(root: str, listing: Path, keep: bool, columns: dict[str, str | N
                 write_bytes(listing, content)
     found = open_text([str(listing)], "image", columns, path)
     return ImageRows(found.shards, found.features, found.columns, path, root=root)
+
+
+def check_images(source: ImageRows, bad: np.ndarray) -> None:
+    """Refuse rows that cannot be used, by the names of their files."""
+    if len(bad):
+        names = ", ".join(map(str, source.paths_at(bad[:5])))
+        raise ValueError(
+            f"{len(bad)} images cannot be read, or have features that are not finite or zeros alone: {names}."
+            " Repair them, or leave them out by --skip_nan"
+        )
 
 
 def _listing(root: Path) -> bytes:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from smdl.common.principal import principal_axes
 from smdl.common.storage import write_bytes, write_json
+from smdl.files.images import ImageRows, thumbnail
 from smdl.files.job import ChosenPart, Job
 from smdl.files.output import Table
 from smdl.files.rows import Rows, numbered
@@ -154,12 +155,15 @@ def _summary(distances: np.ndarray) -> dict[str, float] | None:
 
 
 def places(source: Rows, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Describe rows: the file, the row within it, and the beginning of its text if it has one."""
+    """Describe rows: the file, the row within it, and the beginning of its text, or its image, if it has one."""
     shards, inside = source.place(rows)
     found = [{"shard": source.shards[shard].path, "row": int(row)} for shard, row in zip(shards, inside, strict=True)]
     if isinstance(source, TextRows):
         unique, where = np.unique(rows, return_inverse=True)
         texts = source.texts_at(unique)
+        images = [thumbnail(path) for path in source.paths_at(unique)] if isinstance(source, ImageRows) else []
         for entry, place in zip(found, where, strict=True):
             entry["text"] = textwrap.shorten(texts[place], EXCERPT, placeholder=" …")
+            if images:
+                entry["thumbnail"] = images[place]
     return found

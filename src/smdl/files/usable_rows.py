@@ -10,8 +10,9 @@ from smdl.common.progress import Display
 from smdl.engine.near_copies import unusable
 from smdl.files.checks import NO_TEXT, check_usable
 from smdl.files.embedding import Embedder
+from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
-from smdl.files.texts import open_text
+from smdl.files.texts import TextRows, open_text
 
 #: What is wrong with rows that have no direction.
 NO_DIRECTION = "numbers that are not finite, or zeros alone"
@@ -34,15 +35,26 @@ class RowRequest(Protocol):
     def folder(self) -> Path: ...
 
 
+def is_image_folder(request: RowRequest) -> bool:
+    """Whether the input is a folder of images: one folder, and a model without a column of texts."""
+    given = request.model is not None and request.text is None and not request.features
+    return given and len(request.inputs) == 1 and Path(request.inputs[0]).is_dir()
+
+
 class UsableRows:
-    """Rows of files. Texts are embedded by `load`, into the folder of the request."""
+    """Rows of files. Texts and images are embedded by `load`, into the folder of the request."""
 
     def __init__(self, request: RowRequest, roles: Mapping[str, str | None]) -> None:
+        self.request, self.embedder = request, None
+        if is_image_folder(request):
+            self.rows: Rows = open_images(
+                request.inputs[0], request.folder / LISTING, False, roles, str(request.folder / "embeddings.npy")
+            )
+            return
         if (request.text is None) != (request.model is None):
             raise ValueError("--text and --model belong together: give both, or neither")
-        self.request, self.embedder = request, None
         if request.text is None:
-            self.rows: Rows = open_rows(request.inputs, request.features, roles)
+            self.rows = open_rows(request.inputs, request.features, roles)
             return
         if request.features:
             raise ValueError("give --features or --text, not both")
@@ -50,9 +62,9 @@ class UsableRows:
         self.rows = source
 
     def use_model(self) -> None:
-        """Load the model of the texts, if there are texts. Everything that needs no model is checked before."""
-        if self.request.text is not None:
-            self.embedder = Embedder(str(self.request.model), self.rows)  # type: ignore[arg-type]
+        """Load the model of texts or images. Everything that needs no model is checked before."""
+        if isinstance(self.rows, TextRows):
+            self.embedder = Embedder(str(self.request.model), self.rows)
             self.rows = self.embedder.source
 
     def load(self, display: Display) -> np.ndarray:
@@ -65,9 +77,10 @@ class UsableRows:
         return np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
 
     def _embed(self, embedder: Embedder, display: Display) -> np.ndarray:
-        display.phase("checking the texts")
+        what = "images" if isinstance(self.rows, ImageRows) else "texts"
+        display.phase(f"checking the {what}")
         dropped = check_usable(self.rows, embedder.empty_texts(), NO_TEXT, self.request.skip_nan)
-        display.phase("embedding the texts")
+        display.phase(f"embedding the {what}")
         embedder.write(display)
         return dropped
 
@@ -79,4 +92,6 @@ class UsableRows:
                 found.append(start + unusable(block))
                 start += len(block)
             bad.append(np.setdiff1d(np.concatenate(found), known - self.rows.offsets[number]))
+        if isinstance(self.rows, ImageRows) and not self.request.skip_nan:
+            check_images(self.rows, bad[0])
         return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)

@@ -10,13 +10,10 @@ from smdl.engine.near_copies import threshold
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_usable, unfinished_rows
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
-from smdl.files.images import ImageRows, open_images
+from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
 from smdl.files.texts import TextRows, open_text
 from smdl.labelling.annotation_formats import Line
-
-#: The list of the images of a folder, in the folder of the project.
-LISTING = "images.csv"
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,8 @@ class InputRows:
             self.embedder.write(display)
         display.phase("checking the input")
         bad = [np.union1d(unfinished_rows(source, number), rows) for number, rows in enumerate(empty)]
-        if isinstance(source, ImageRows) and len(bad[0]) and not skip:
-            names = ", ".join(map(str, source.paths_at(bad[0][:5])))
-            raise ValueError(
-                f"{len(bad[0])} images cannot be read, or have features that are not finite: {names}."
-                " Repair them, or leave them out by --skip_nan"
-            )
+        if isinstance(source, ImageRows) and not skip:
+            check_images(source, bad[0])
         dropped = check_usable(source, bad, NOT_FINITE, skip)
         if len(dropped):
             display.note(f"{len(dropped):,} rows that cannot be used are left out")

@@ -8,10 +8,11 @@ import numpy as np
 from smdl.common.messages import whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import disk_errors, locked
+from smdl.files.images import LISTING
 from smdl.files.texts import TextRows
 from smdl.labelling.annotation_formats import Said
 from smdl.labelling.answers import Value, as_value
-from smdl.labelling.input_rows import LISTING, InputRows
+from smdl.labelling.input_rows import InputRows
 from smdl.labelling.labels import Labels
 from smdl.labelling.project_folder import CHECK, CHOSEN, LabelSettings, ProjectFolder, Read, Round
 from smdl.labelling.round_files import read_answers, round_bytes, suffix_of_format

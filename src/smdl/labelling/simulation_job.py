@@ -86,12 +86,14 @@ def summarise(curves: dict[str, list[SimulatedCurve]]) -> dict[str, Any]:
     base = curves[BASELINE]
     labels = base[0].labels
     target = float(np.mean([each.accuracy[-1] for each in base]))
+    rises = paired_difference([each.accuracy[-1] for each in base], [each.accuracy[0] for each in base])
+    is_learnt = (rises.mean or 0.0) > (rises.half or 0.0)  # else any number of labels "reaches" the target
     rows = []
     for name, runs in curves.items():
         accuracy = np.array([each.accuracy for each in runs])  # (S, R)
         areas, others = [list(each) for each in (accuracy[:, 1:].mean(axis=1), _areas(base))]
         gap = paired_difference(areas, others)
-        needed = savings(accuracy.mean(axis=0).tolist(), labels, target)
+        needed = savings(accuracy.mean(axis=0).tolist(), labels, target) if is_learnt else None
         rows.append(
             {
                 "method": name,
@@ -106,10 +108,10 @@ def summarise(curves: dict[str, list[SimulatedCurve]]) -> dict[str, Any]:
                 "seconds": float(np.mean([each.seconds for each in runs])),
             }
         )
-    return {"labels": labels, "target": target, "methods": rows, "answer": _answer(rows, labels[-1], target)}
+    return {"labels": labels, "target": target, "methods": rows, "answer": _answer(rows, labels[-1], target, is_learnt)}
 
 
-def _answer(rows: list[dict[str, Any]], last: int, target: float) -> str:
+def _answer(rows: list[dict[str, Any]], last: int, target: float, is_learnt: bool) -> str:
     ours = next((row for row in rows if row["method"] == "labels"), None)
     if ours is None or ours["difference_half"] is None:
         return ""
@@ -119,6 +121,8 @@ def _answer(rows: list[dict[str, Any]], last: int, target: float) -> str:
         needed = round(ours["labels_needed"])
         saved = f"{needed} of them reach the {target:.1f} % of {last} random ones"
         return f"It pays. {text} {saved}: random needs {ours['ratio']:.1f} × as many."
+    if not is_learnt:
+        return f"Random labels did not raise the accuracy: these features may not show the classes. {text}"
     verdict = "It does not pay." if gap + half < 0 else "Not decided by these seeds."
     return f"{verdict} {text}"
 

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from smdl.common.storage import read_json, write_bytes
 from smdl.experiments.comparison_plan import FolderError
 from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template
+from smdl.report.panels import Panel, picture, template, with_image
 
 MAP = (
     "Two principal components of {sample:,} random rows (grey), of the rows with a label (one colour per class, if"
@@ -63,7 +62,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
 def _content(each: dict[str, Any]) -> str:
     """Return the text of a row, or its image and path."""
     image = each.get("thumbnail")
-    return Markup('<img src="{}" alt=""> {}').format(image, each["text"]) if image else each["text"]
+    return with_image(image, each["text"]) if image else each["text"]
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:

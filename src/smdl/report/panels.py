@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from smdl.report.figures import Draw, Look, data_uri, png, svg
 
@@ -37,3 +38,8 @@ def picture(panel: Panel, look: Look) -> dict[str, Any]:
     draw, kind = (png, "image/png") if panel.raster else (svg, "image/svg+xml")
     texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
     return {"address": data_uri(draw(panel.draw, look), kind), **texts}
+
+
+def with_image(address: str, text: str) -> str:
+    """Return a small image and a text for a cell of a table."""
+    return Markup('<img src="{}" alt=""> {}').format(address, text)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from smdl.common.storage import read_json, write_bytes
 from smdl.experiments.comparison_plan import FolderError
 from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template
+from smdl.report.panels import Panel, picture, template, with_image
 
 #: Shares of the value for which the page names the number of rows.
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -200,6 +200,8 @@ def _groups_note(groups: list[dict[str, Any]]) -> str:
 def place_text(place: dict[str, Any]) -> str:
     """Describe a row: its file, its number, and its text if it has one."""
     row = f"{Path(place['shard']).name}, row {place['row']:,}"
+    if place.get("thumbnail"):
+        return with_image(place["thumbnail"], place["text"])
     return f"{row}: {place['text']}" if "text" in place else row
 
 
