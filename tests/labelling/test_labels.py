@@ -256,6 +256,12 @@ def test_a_state_of_other_features_is_refused():
             smdl.Labels(other).load_state_dict(state)
     with pytest.raises(ValueError, match="checks missing"):
         smdl.Labels(PIXELS).load_state_dict({name: value for name, value in state.items() if name != "checks"})
+    for changes, message in (
+        ({"checks": [len(PIXELS)]}, "checks must be indices in 0.."),
+        ({"answers": [[len(PIXELS), "a", ""]]}, "answers must be about rows in 0.."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            smdl.Labels(PIXELS).load_state_dict({**state, **changes})
 
 
 def test_the_rows_do_not_depend_on_the_number_of_threads():

@@ -40,16 +40,6 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"
 
 
-def check_keys(what: str, state: Any, keys: Iterable[str]) -> None:
-    """Raise a ValueError unless `state` is a dict with exactly these keys."""
-    if not isinstance(state, dict):
-        raise TypeError(choice(what, type(state).__name__, "a dict that state_dict returned"))
-    missing, extra = sorted(set(keys) - set(state)), sorted(map(str, set(state) - set(keys)))
-    if missing or extra:
-        problem = f"{', '.join(missing)} missing" if missing else f"{', '.join(extra)} not known"
-        raise ValueError(f"{what} was not made by state_dict of this version: {problem}")
-
-
 def install(*extras: str) -> str:
     """Return the command that installs extras of smdl. It works in a clone too: the clone is installed already."""
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, choice, number, true_or_false, whole_number
+from smdl.common.messages import choice, number, true_or_false, whole_number
+from smdl.common.saved_state import SavedState
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from smdl.engine.selection import select
@@ -275,16 +276,19 @@ class Labels:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned for the same features."""
-        check_keys("state", state, _KEYS)
-        if (state["rows"], state["features"]) != (len(self._pool), _digest(self._probe.features)):
+        saved, rows = SavedState("state", state, _KEYS), len(self._pool)
+        if (saved["rows"], saved["features"]) != (rows, _digest(self._probe.features)):
             raise ValueError(
-                f"state belongs to other features: it has {state['rows']} rows, these are {len(self._pool)}"
+                f"state belongs to other features: it has {saved['rows']} rows, these are {rows}"
                 " rows with other numbers"
             )
+        checks, seed = saved.rows("checks", rows, once=True).tolist(), saved.count("seed")
         answers = Answers()
-        answers.add(Answer(int(row), as_value(value), str(name)) for row, value, name in state["answers"])
-        self._answers, self._checks = answers, [int(row) for row in state["checks"]]
-        self.seed = whole_number("seed", state["seed"], least=0)
+        answers.add(Answer(int(row), as_value(value), str(name)) for row, value, name in saved["answers"])
+        beyond = [answer.row for answer in answers.log if not 0 <= answer.row < rows]
+        if beyond:
+            raise ValueError(f"state: answers must be about rows in 0..{rows - 1}, got row {beyond[0]}")
+        self._answers, self._checks, self.seed = answers, checks, seed
         self._kept.clear()
 
     def _fitted(self) -> Fitted | None:

@@ -5,7 +5,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from smdl.common.messages import check_keys, whole_number
+from smdl.common.messages import whole_number
+from smdl.common.saved_state import SavedState, check_keys
 from smdl.engine.randomness import stream
 from smdl.engine.selection import Selection
 from smdl.loading.methods import Method
@@ -86,10 +87,10 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume where `state` was taken: the next iteration is the rest of its epoch. A state that does not fit is
         refused and changes nothing."""
-        check_keys("the state", state, self.state_dict())
-        check_keys("the state's run", state["run"], self._signature())
+        saved = SavedState("the state", state, self.state_dict())
+        check_keys("the state's run", saved["run"], self._signature())
         self._check_run(state)
-        epoch, step = (whole_number(f"the state's {name}", state[name], 0) for name in ("epoch", "step"))
+        epoch, step = saved.count("epoch"), saved.count("step")
         before = self.candidates.state_dict(), self.strategy.state_dict()
         try:
             self.candidates.load_state_dict(state["candidates"])

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import check_keys, true_or_false
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import host
 from smdl.scoring.losses import Scores
 from smdl.scoring.scorer import NotFiniteError, Scorer
@@ -150,22 +150,17 @@ class FeatureCache:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned. One that does not fit is refused and changes nothing."""
-        check_keys("the state of the feature cache", state, self.state_dict())
-        true_or_false("holds_losses of the feature cache", state["holds_losses"])
-        targets = state["targets"]
+        saved = SavedState("the state of the feature cache", state, self.state_dict())
+        holds_losses, targets = saved.flag("holds_losses"), saved["targets"]
+        seen = saved.tensor("seen", torch.bool, 1, self._samples)
         kind = (targets.dtype, targets.ndim) if isinstance(targets, Tensor) else (torch.int64, 1)
-        expected = {"features": (self._dtype, 2), "outputs": (self._dtype, 2), "targets": kind}
-        expected = {name: form for name, form in expected.items() if state[name] is not None}
-        for name, (dtype, dimensions) in {**expected, "seen": (torch.bool, 1)}.items():
-            value = state[name]
-            shape = tuple(value.shape) if isinstance(value, Tensor) else None
-            if shape is None or value.dtype != dtype or len(shape) != dimensions or shape[:1] != (self._samples,):
-                got = type(value).__name__ if shape is None else f"{value.dtype} of shape {shape}"
-                raise ValueError(f"{name} of the feature cache must be {dtype} with {self._samples} rows, got {got}")
-        self._seen, self._holds_losses = state["seen"].clone(), state["holds_losses"]
-        self._features, self._outputs, self._targets = (
-            None if state[name] is None else state[name].clone() for name in ("features", "outputs", "targets")
+        forms = {"features": (self._dtype, 2), "outputs": (self._dtype, 2), "targets": kind}
+        features, outputs, targets = (
+            None if saved[name] is None else saved.tensor(name, dtype, dimensions, self._samples)
+            for name, (dtype, dimensions) in forms.items()
         )
+        self._seen, self._holds_losses = seen, holds_losses
+        self._features, self._outputs, self._targets = features, outputs, targets
 
     def _move(self, scorer: Scorer) -> torch.device:
         """Make sure that everything is where it belongs, and return that device."""

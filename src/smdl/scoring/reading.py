@@ -79,6 +79,8 @@ class Reader:
         """Yield (batch, scoring batch) of each request; None for a part that was not requested. This ends the plan
         before it."""
         self._plans += 1
+        # Private names of torch 2.13, which has no public ones: to notice a dead worker before it is asked, and to end
+        # the workers with this object.
         workers = getattr(self._loader._iterator, "_workers", ())
         if not all(worker.is_alive() for worker in workers):
             self._loader = self._new_loader()

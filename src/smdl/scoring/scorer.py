@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from smdl.common.messages import check_keys, choice
+from smdl.common.messages import choice
+from smdl.common.saved_state import check_keys
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
 from smdl.scoring.batches import height, move

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys
+from smdl.common.saved_state import check_keys
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from smdl.common.messages import check_keys
-from smdl.training.checkpoint import CheckpointError, check_form
+from smdl.common.saved_state import check_form, check_keys
+from smdl.training.checkpoint import CheckpointError
 from smdl.training.generators import check_generators, generator_state, restore_generators
 from smdl.training.meters import Meters
 

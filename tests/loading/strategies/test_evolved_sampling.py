@@ -122,7 +122,7 @@ def test_the_length_of_the_run_must_be_known_for_its_plain_parts():
 
 @pytest.mark.parametrize("running", [torch.zeros(2), torch.full((3,), torch.nan)])
 def test_a_state_that_does_not_fit_is_refused(running):
-    with pytest.raises(ValueError, match="running must be 3 finite numbers"):
+    with pytest.raises(ValueError, match="running must be 3 numbers, finite"):
         prepared(3).load_state_dict({"running": running})
 
 

@@ -135,7 +135,7 @@ def test_a_batch_without_logits_is_told():
     [
         ({"tau": -1.0}, "tau must be a number ≥ 0, got -1.0"),
         ({"sampled": 1}, "sampled must be True or False, got 1"),
-        ({"observed": torch.tensor([-1.0])}, "observed must be norms ≥ 0"),
+        ({"observed": torch.tensor([-1.0])}, "observed must be numbers ≥ 0"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(change, message):

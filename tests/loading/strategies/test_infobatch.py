@@ -135,8 +135,8 @@ def test_bad_options_are_refused(options, message):
     ("change", "message"),
     [
         ({"losses": torch.zeros(7)}, "losses must be 8 numbers"),
-        ({"order": torch.tensor([0, 0])}, "order must hold samples of 0..7, each at most once"),
-        ({"order": torch.tensor([9])}, "order must hold samples of 0..7, each at most once"),
+        ({"order": torch.tensor([0, 0])}, "order must be indices in 0..7, each at most once"),
+        ({"order": torch.tensor([9])}, "order must be indices in 0..7, each at most once"),
         ({"weights": torch.zeros(6)}, "weights must be 6 numbers ≥ 1"),
         ({"place": 7}, "place must be in the pass of 6 samples, got 7"),
     ],

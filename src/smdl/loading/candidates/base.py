@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from smdl.common import clock
-from smdl.common.messages import check_keys
-from smdl.engine.pool import Pool, host
+from smdl.common.saved_state import SavedState
+from smdl.engine.pool import Pool
 from smdl.engine.randomness import stream
 from smdl.engine.selection import Selection
 from smdl.loading.ranks import Ranks
@@ -264,16 +264,12 @@ def one_row_each(rows: int, samples: int) -> str:
     return f"collate_fn must make one row of each sample, got {rows} rows of {samples} samples"
 
 
-def planned_batch(state: dict[str, Any], samples: int, *more: str) -> Selection:
-    """Return the selection of a saved batch, {"indices", "gains", "weights", *more}, checked."""
-    check_keys("a planned batch", state, ("indices", "gains", "weights", *more))
-    indices, gains = host(state["indices"]), host(state["gains"])
-    whole = indices.dtype == np.int64 and indices.ndim == 1 and indices.shape == gains.shape
-    if not whole or (len(indices) and not (indices.min() >= 0 and indices.max() < samples)):
-        raise ValueError(f"a planned batch must be indices in 0..{samples - 1} with a gain each, got {indices}")
-    weights = None if state["weights"] is None else host(state["weights"])
-    if weights is not None and not (weights.shape == indices.shape and np.isfinite(weights).all()):
-        raise ValueError(f"the weights of a planned batch must be a number per index or None, got {weights}")
+def planned_batch(state: dict[str, Any], samples: int) -> Selection:
+    """Return the selection of a batch that `saved_batch` saved, checked."""
+    saved = SavedState("a planned batch", state, ("indices", "gains", "weights"))
+    indices = saved.rows("indices", samples)
+    gains = saved.numbers("gains", len(indices))
+    weights = None if saved["weights"] is None else saved.numbers("weights", len(indices), finite=True)
     return Selection(indices, gains, float(gains.sum()), weights=weights)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, true_or_false, whole_number
-from smdl.engine.pool import host
+from smdl.common.messages import true_or_false, whole_number
+from smdl.common.saved_state import SavedState
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, planned_batch, saved_batch
 from smdl.loading.strategies.strategy import Strategy
@@ -100,8 +100,7 @@ class Full(Candidates):
         return {"window": [saved_batch(one) for one in self._window], "used": torch.from_numpy(self._used.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of Full", state, ("window", "used"))
-        used, window = state["used"], [planned_batch(one, self._samples) for one in state["window"]]
-        if used.dtype != torch.bool or used.shape != self._used.shape:
-            raise ValueError(f"used must be {len(self._used)} flags, got {used.dtype} of shape {tuple(used.shape)}")
-        self._used, self._window = host(used).copy(), deque(window)
+        saved = SavedState("the state of Full", state, self.state_dict())
+        window = [planned_batch(one, self._samples) for one in saved["window"]]
+        used = saved.flags("used", len(self._used))
+        self._used, self._window = used, deque(window)

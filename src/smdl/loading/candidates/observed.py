@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import check_keys, number, one_of, true_or_false, whole_number
+from smdl.common.messages import number, one_of, whole_number
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
@@ -32,6 +33,13 @@ class _Planned(NamedTuple):
     step: int  # at which it was chosen
     rescored: np.ndarray  # samples that are read along and forwarded, so that their features are new
     own: Selection | None = None  # what this rank chose; None if that is a part of the selection
+
+    @staticmethod
+    def of(state: dict[str, Any], samples: int) -> "_Planned":
+        """Return a batch of a saved state."""
+        saved = SavedState("a planned batch", state, (*saved_batch(drawn(np.zeros(0))), "step", "rescored"))
+        batch = planned_batch({key: saved[key] for key in state if key not in ("step", "rescored")}, samples)
+        return _Planned(batch, saved.count("step"), saved.rows("rescored", samples))
 
     def rows(self, ranks: Ranks) -> np.ndarray:
         """Return the samples that a rank reads."""
@@ -309,27 +317,12 @@ class Observed(Candidates):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         assert self._cache is not None
-        check_keys("the state of Observed", state, self.state_dict())
-        samples, observed_at = len(self._observed_at), host(state["observed_at"]).copy()
-        window = [
-            _Planned(
-                planned_batch(one, samples, "step", "rescored"),
-                whole_number("the step of a planned batch", one["step"], 0),
-                _indices("rescored", one["rescored"], samples),
-            )
-            for one in state["window"]
-        ]
-        if observed_at.shape != (samples,) or observed_at.dtype != np.int64:
-            raise ValueError(f"observed_at must be {samples} numbers, got {observed_at.dtype} of {observed_at.shape}")
-        left_out = host(state["left_out"]).copy()
-        if left_out.shape != (samples,) or left_out.dtype != bool:
-            raise ValueError(f"left_out must be {samples} flags, got {left_out.dtype} of {left_out.shape}")
-        classes = host(state["classes"]).copy()
-        if classes.shape != (samples,) or classes.dtype != np.int64:
-            raise ValueError(f"classes must be {samples} numbers, got {classes.dtype} of {classes.shape}")
-        at_random = true_or_false("at_random", state["at_random"])
-        observations = whole_number("observations", state["observations"], 0)
-        self._cache.load_state_dict(state["cache"])
+        saved, samples = SavedState("the state of Observed", state, self.state_dict()), len(self._observed_at)
+        window = [_Planned.of(one, samples) for one in saved["window"]]
+        observed_at = saved.whole("observed_at", samples, least=-1)
+        observations, left_out = saved.count("observations"), saved.flags("left_out", samples)
+        classes, at_random = saved.whole("classes", samples, least=-1), saved.flag("at_random")
+        self._cache.load_state_dict(saved["cache"])
         self._window, self._observed_at, self._observations = deque(window), observed_at, observations
         self._left_out, self._classes, self._at_random = left_out, classes, at_random
         self._has_quotas = bool((classes >= 0).any())
@@ -348,13 +341,6 @@ class Observed(Candidates):
         losses = host(scored[0].losses)
         order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
         return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
-
-
-def _indices(name: str, values: Tensor, samples: int) -> np.ndarray:
-    found = host(values).copy()
-    if found.ndim != 1 or found.dtype != np.int64 or (len(found) and not 0 <= found.min() <= found.max() < samples):
-        raise ValueError(f"{name} must be indices in 0..{samples - 1}, got {found}")
-    return found
 
 
 def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:

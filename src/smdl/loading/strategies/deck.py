@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, whole_number
-from smdl.engine.pool import host
+from smdl.common.saved_state import SavedState
 
 
 class Deck:
@@ -43,8 +42,5 @@ class Deck:
 
     def load_state_dict(self, state: dict[str, Any], samples: int) -> None:
         """Restore a state that `state_dict` returned."""
-        check_keys("the state of a deck", state, self.state_dict())
-        order, place = host(state["order"]).copy(), whole_number("place", state["place"], 0)
-        if order.ndim != 1 or order.dtype != np.int64 or (len(order) and not 0 <= order.min() <= order.max() < samples):
-            raise ValueError(f"order must hold numbers in 0..{samples - 1}, got {order.dtype} of shape {order.shape}")
-        self._order, self._place = order, place
+        saved = SavedState("the state of a deck", state, self.state_dict())
+        self._order, self._place = saved.rows("order", samples), saved.count("place")

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, number
+from smdl.common.messages import number
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.strategy import Strategy, drawn
@@ -75,8 +76,5 @@ class EvolvedSampling(Strategy):
         return {"running": torch.from_numpy(self._running.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of EvolvedSampling", state, self.state_dict())
-        running, n = host(state["running"]).astype(np.float64), len(self._running)
-        if running.shape != (n,) or not np.isfinite(running).all():
-            raise ValueError(f"running must be {n} finite numbers, got {running}")
-        self._running = running.copy()
+        saved = SavedState("the state of EvolvedSampling", state, self.state_dict())
+        self._running = saved.numbers("running", len(self._running), finite=True)

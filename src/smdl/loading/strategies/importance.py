@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, number
+from smdl.common.messages import number
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.strategy import Strategy, drawn
@@ -69,14 +70,9 @@ class Importance(Strategy):
         return {"tau": self.tau, "sampled": self._sampled, "observed": observed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of Importance", state, self.state_dict())
-        observed = host(state["observed"]).astype(np.float64)
-        if observed.ndim != 1 or not (observed >= 0).all():
-            raise ValueError(f"observed must be norms ≥ 0, got {observed}")
-        if not isinstance(state["sampled"], bool):
-            raise TypeError(f"sampled must be True or False, got {state['sampled']!r}")
-        tau = number("tau", state["tau"], "a number ≥ 0", low=0.0)
-        self.tau, self._sampled, self._observed = tau, state["sampled"], observed
+        saved = SavedState("the state of Importance", state, self.state_dict())
+        observed, sampled, tau = saved.numbers("observed", low=0), saved.flag("sampled"), saved.number("tau", 0.0)
+        self.tau, self._sampled, self._observed = tau, sampled, observed
 
 
 def probabilities(norms: np.ndarray) -> np.ndarray:

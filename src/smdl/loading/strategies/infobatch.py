@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, number, whole_number
-from smdl.engine.pool import Pool, host
+from smdl.common.messages import number
+from smdl.common.saved_state import SavedState
+from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.strategy import Strategy, drawn
 
@@ -85,16 +86,9 @@ class InfoBatch(Strategy):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of InfoBatch", state, self.state_dict())
-        losses, order, weights = (host(state[name]).copy() for name in ("losses", "order", "weights"))
-        n = len(self._losses)
-        if losses.shape != (n,):
-            raise ValueError(f"losses must be {n} numbers, got shape {losses.shape}")
-        if order.dtype != np.int64 or len(np.unique(order)) != len(order) or not np.isin(order, np.arange(n)).all():
-            raise ValueError(f"order must hold samples of 0..{n - 1}, each at most once, got {order}")
-        if weights.shape != order.shape or not (weights >= 1).all():
-            raise ValueError(f"weights must be {len(order)} numbers ≥ 1, got {weights}")
-        drawn, place = (whole_number(name, state[name], 0) for name in ("drawn", "place"))
+        saved, n = SavedState("the state of InfoBatch", state, self.state_dict()), len(self._losses)
+        losses, order = saved.numbers("losses", n, unknown=True), saved.rows("order", n, once=True)
+        weights, drawn, place = saved.numbers("weights", len(order), low=1), saved.count("drawn"), saved.count("place")
         if place > len(order):
             raise ValueError(f"place must be in the pass of {len(order)} samples, got {place}")
         self._losses, self._order, self._weights, self._drawn, self._place = losses, order, weights, drawn, place

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keys, number, true_or_false, whole_number
+from smdl.common.messages import number, true_or_false, whole_number
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.strategy import Strategy, drawn
@@ -37,7 +38,7 @@ class LossRank(Strategy):
         )
         self.epochs: int | None = None
         self._drawn, self._since_sort = 0, self.sort_every  # the order of the plain pass is no ranking
-        self._losses = self._order = np.zeros(0)
+        self._losses, self._order = np.zeros(0), np.zeros(0, np.int64)
 
     def prepare(self, samples: int, epochs: int | None) -> None:
         if epochs is None and self.first != self.last:
@@ -90,13 +91,11 @@ class LossRank(Strategy):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of LossRank", state, self.state_dict())
-        losses, order, n = host(state["losses"]).copy(), host(state["order"]).copy(), len(self._losses)
-        if losses.shape != (n,) or np.isnan(losses).any():
-            raise ValueError(f"losses must be {n} numbers, got shape {losses.shape}")
-        if len(order) and not np.array_equal(np.sort(order), np.arange(n)):
-            raise ValueError(f"order must hold each of 0..{n - 1} once")
-        drawn, since = (whole_number(name, state[name], 0) for name in ("drawn", "since_sort"))
+        saved, n = SavedState("the state of LossRank", state, self.state_dict()), len(self._losses)
+        losses, order = saved.numbers("losses", n), saved.rows("order", n, once=True)
+        if len(order) not in (0, n):
+            raise ValueError(f"order must hold each of 0..{n - 1}, got {len(order)} of them")
+        drawn, since = saved.count("drawn"), saved.count("since_sort")
         self._losses, self._order, self._drawn, self._since_sort = losses, order, drawn, since
 
 

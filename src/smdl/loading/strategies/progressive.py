@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from smdl.common.messages import check_keys, whole_number
+from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.deck import Deck
@@ -51,7 +51,7 @@ class Progressive(Strategy):
         return {"deck": self._deck.state_dict(), "epoch": self._epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys("the state of Progressive", state, self.state_dict())
-        epoch = whole_number("epoch", state["epoch"], 0)
-        self._deck.load_state_dict(state["deck"], len(self._even))
+        saved = SavedState("the state of Progressive", state, self.state_dict())
+        epoch = saved.count("epoch")
+        self._deck.load_state_dict(saved["deck"], len(self._even))
         self._epoch = epoch
