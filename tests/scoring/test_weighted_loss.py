@@ -67,7 +67,7 @@ def test_a_saved_batch_keeps_its_weights():
         found = planned_batch(saved_batch(selection(weights)), 3).weights
         assert (found if found is None else found.tolist()) == weights
     for wrong in (torch.ones(2), torch.tensor([1.0, 2.0, torch.nan])):
-        with pytest.raises(ValueError, match="the weights of a planned batch must be a number per index or None"):
+        with pytest.raises(ValueError, match="a planned batch: weights must be 3 numbers, finite"):
             planned_batch({**saved_batch(selection(None)), "weights": wrong}, 3)
 
 

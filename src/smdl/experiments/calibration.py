@@ -86,10 +86,14 @@ def take_turns(
             for side in sides.values():
                 fill_cache(side.loader)
             started = time.perf_counter()
-        else:
+        elif all(_total(turn) > 0 for turn in turns.values()):  # on a busy machine the clock may stand still for a turn
             rounds.append(turns)
-        if number >= fewest and time.perf_counter() - started > longest:
+        if len(rounds) >= fewest and time.perf_counter() - started > longest:
             break
+    if not rounds:
+        raise ValueError(
+            "the steps are too short to be timed on this busy machine: give more seconds, or a larger batch"
+        )
     spent = sum(side.steps * _total(turns[name]) for turns in rounds for name, side in sides.items())
     factor = max(1.0, (time.perf_counter() - started) / spent)
     first = median(_total(turns[next(iter(sides))]) for turns in rounds)
