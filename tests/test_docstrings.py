@@ -16,7 +16,7 @@ NO_ERRORS |= {"Scoring", "Strategy", "StreamPicks", "methods"}
 def sections(name):
     """Return the sections of a docstring by their headings."""
     text = inspect.getdoc(getattr(smdl, name)) or ""
-    parts = re.split(r"^(Args|Attributes|Returns|Raises|Example):$", text, flags=re.MULTILINE)
+    parts = re.split(r"^(Args|Attributes|Returns|Raises|Examples):$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

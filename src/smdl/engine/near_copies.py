@@ -31,7 +31,7 @@ class Deduplication:
         recall: share of the similar pairs of random rows that the search has found; NaN if they have none
         search: the pairs that were found: what `at` and `pairs` read.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> found = smdl.deduplicate(np.array([[1.0, 0.0], [0.0, 1.0], [0.98, 0.2]]), 0.95)
         >>> found.kept.tolist(), found.at(0.999).kept.tolist()
@@ -104,7 +104,7 @@ def deduplicate(
     Raises:
         ValueError: rows that are not finite or all zeros, another width in `against`, a threshold outside (0, 1].
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> found = smdl.deduplicate(np.array([[1.0, 0.0], [0.0, 1.0], [0.999, 0.001]]), 0.95)
         >>> found.kept.tolist(), found.copy_of.tolist()

@@ -51,7 +51,7 @@ class Objective:
     Raises:
         ValueError: an unknown term or choice, no weight above 0, or options that contradict each other.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> smdl.Objective(facility_location=1.0, uncertainty=0.5, distance="cosine")
         Objective(uncertainty=0.5, facility_location=1.0, distance='cosine')

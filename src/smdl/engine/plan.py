@@ -83,7 +83,7 @@ class SelectionPlan:
         size: how many samples are picked.
         search: of the neighbours: exact, flat or inverted. None: there is none.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> plan = smdl.explain(np.ones((1_000, 16)), "facility_location", 10)
         >>> plan.engine, plan.optimizer
@@ -173,7 +173,7 @@ def explain(
     Raises:
         ValueError: If `select` would refuse the arguments.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> smdl.explain(np.zeros((100_000, 64), np.float32), size=50).engine
         'sample'

@@ -44,7 +44,7 @@ class Pool:
     Raises:
         ValueError: numbers that are not finite, shapes that do not fit, probabilities that do not sum to 1.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> rng = np.random.default_rng(0)
         >>> pool = smdl.Pool(rng.normal(size=(50, 8)), probabilities=rng.dirichlet(np.ones(3), 50))

@@ -29,7 +29,7 @@ class RowScores:
         gain: what the row adds to facility location when it is taken: its part of a value of at most 1
         recall: share of the nearest neighbours that the search has found, measured on random rows; 1 if it is exact
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> scores = smdl.score(np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]), neighbours=1)
         >>> len(scores), sorted(scores.rank.tolist()), scores.recall
@@ -71,7 +71,7 @@ def score(
     Raises:
         ValueError: rows that are not finite or all zeros, fewer than two rows, or a threshold outside (0, 1].
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> found = smdl.score(np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]), neighbours=1)
         >>> found.copies.tolist(), int(found.distance.argmax())

@@ -34,7 +34,7 @@ class Selection:
         value: the sum of the gains.
         weights: factors of the losses of the picks, (k,), for `smdl.weighted_mean`. None: all are one.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> chosen = smdl.select(np.array([[0.0], [0.1], [5.0]]), "facility_location", 2)
         >>> sorted(chosen.indices.tolist()), len(chosen), chosen.term_shares
@@ -147,7 +147,7 @@ class Evaluation:
         as_printed: F(S) as the paper prints it, with R over the whole of S.
         terms: the part of the value that each term has.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> found = smdl.evaluate([[0.0], [5.0], [10.0]], smdl.Objective(redundancy=1.0), [0, 1, 2])
         >>> found.value, found.as_printed
@@ -239,7 +239,7 @@ def select(
         ValueError: a value that cannot work, such as more picks than samples, or features that are not finite.
         TypeError: an argument of the wrong type.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> rows = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [5.1, 5.0]])
         >>> np.sort(smdl.select(rows, "facility_location", 2, groups=[0, 0, 1, 1], per_group=1).indices // 2).tolist()
@@ -360,7 +360,7 @@ def evaluate(
         ValueError: indices that are not in the pool or come twice, or an objective without F(S)
             (normalize="candidates").
 
-    Example:
+    Examples:
         >>> import smdl
         >>> float(smdl.evaluate([[0.0], [5.0], [10.0]], "redundancy", [0, 2]))
         2.0

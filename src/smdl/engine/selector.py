@@ -50,7 +50,7 @@ class Selector:
     Raises:
         ValueError: by `fit`, for a value that cannot work.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> smdl.Selector("facility_location", 2).fit_transform(np.random.default_rng(0).normal(size=(30, 4))).shape
         (2, 4)

@@ -27,7 +27,7 @@ class StreamPicks(NamedTuple):
         gains: what each pick added, (≤ size,) float64.
         value: the sum of the gains.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> rng = np.random.default_rng(0)
         >>> picks = smdl.select_stream((rng.random((20, 4)) for _ in range(3)), "feature_coverage", 5)
@@ -88,7 +88,7 @@ def select_stream(
     Raises:
         ValueError: If the objective needs all rows, or if `represent` is missing or given without need.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> chunks = (np.eye(4, dtype=np.float32)[[k, k]] for k in range(4))  # eight rows, two of each kind
         >>> smdl.select_stream(chunks, "set_cover", 4).indices.tolist()

@@ -101,7 +101,7 @@ def compare(
         ValueError: none or several of minutes, epochs and steps; an unknown method.
         TypeError: a function or dataset of the wrong kind.
 
-    Example:
+    Examples:
         >>> import tempfile, smdl, torch
         >>> from torch.utils.data import TensorDataset
         >>> data = TensorDataset(torch.randn(60, 4), torch.arange(60) % 2)
@@ -196,7 +196,7 @@ def preview(
     Raises:
         ValueError: an unknown method, or seconds that are not above 0.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> from torch.utils.data import TensorDataset
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

@@ -23,7 +23,7 @@ def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, 
     Raises:
         ValueError: If the lengths do not fit, or groups are not whole numbers ≥ 0.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> smdl.group_accuracies([True, False, True], [0, 0, 1], [0, 0, 0, 1])["worst_accuracy"]
         0.5

@@ -69,7 +69,7 @@ class Labels:
     Raises:
         ValueError: features that are not a matrix of finite numbers.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl
         >>> X = np.repeat(np.eye(3), 20, axis=0) + np.random.default_rng(0).normal(0, 0.1, (60, 3))
         >>> labels = smdl.Labels(X)

@@ -73,7 +73,7 @@ def refit_head(
             or an argument is wrong. The model is then unchanged.
         TypeError: If an argument has the wrong type.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> data = torch.utils.data.TensorDataset(torch.randn(100, 8), (torch.arange(100) % 10 == 0).long())
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))

@@ -73,7 +73,7 @@ class DataLoader(Loader):
         ValueError: If an argument is wrong. The message names the argument, the value and the choices.
         TypeError: If an argument has the wrong type.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> data = torch.utils.data.TensorDataset(torch.randn(100, 8), torch.arange(100) % 3)
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))

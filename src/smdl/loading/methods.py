@@ -41,7 +41,7 @@ class Method:
         about: one line for tables and help texts
         name: what tables and messages call it.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> from smdl.loading.strategies.submodular import Submodular
         >>> spread_out = smdl.Method("spread_out", Submodular, options={"objective": "redundancy"})
@@ -210,7 +210,7 @@ def methods() -> dict[str, str]:
     Returns:
         A dict of names and lines.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> smdl.methods()["uniform"]
         'plain SGD: batches drawn at random'

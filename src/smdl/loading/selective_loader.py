@@ -44,7 +44,7 @@ class SelectiveLoader(Loader):
         ValueError: If an argument is wrong. The message names the argument, the value and the choices.
         TypeError: If an argument has the wrong type.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> batches = [(torch.randn(30, 8), torch.arange(30) % 3) for _ in range(6)]
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))

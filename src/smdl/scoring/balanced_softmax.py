@@ -30,7 +30,7 @@ def balanced_softmax(
     Raises:
         ValueError: If there is not one positive count per class.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> labels = torch.tensor([0, 0, 0, 1])
         >>> loss = smdl.balanced_softmax(torch.zeros(4, 2), labels, labels.bincount())

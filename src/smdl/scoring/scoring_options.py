@@ -36,7 +36,7 @@ class Scoring:
             loss of torch such as `nn.MSELoss()`, or a callable (outputs, targets) -> one loss per sample. By default
             cross_entropy with class numbers.
 
-    Example:
+    Examples:
         >>> import smdl
         >>> smdl.Scoring(features="pool", loss="mean_squared_error").features
         'pool'

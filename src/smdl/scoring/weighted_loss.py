@@ -20,7 +20,7 @@ def weighted_mean(losses: Tensor, selection: Selection | None) -> Tensor:
     Raises:
         ValueError: losses that are not one per sample of the selection.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> float(smdl.weighted_mean(torch.tensor([1.0, 3.0]), None))
         2.0

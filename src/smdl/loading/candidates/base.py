@@ -37,7 +37,7 @@ class Candidates:
         staleness: steps of training between the weights that chose the current batch and those that train on it
         splits: `batches` gives every rank its own part: `epoch.ranks` tells which ranks there are
 
-    Example:
+    Examples:
         >>> import smdl
         >>> [issubclass(kind, smdl.Candidates) for kind in (smdl.RandomPool, smdl.Observed, smdl.Full)]
         [True, True, True]

@@ -29,7 +29,7 @@ class Full(Candidates):
     Raises:
         ValueError: `every` is not a whole number above 0.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> from torch.utils.data import TensorDataset
         >>> data, model = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), torch.nn.Linear(4, 2)

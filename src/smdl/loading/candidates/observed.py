@@ -75,7 +75,7 @@ class Observed(Candidates):
     Raises:
         ValueError: a number or a choice that cannot work.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> from torch.utils.data import TensorDataset
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

@@ -25,7 +25,7 @@ class RandomPool(Candidates):
     Raises:
         ValueError: a factor below 1.
 
-    Example:
+    Examples:
         >>> import smdl, torch
         >>> from torch.utils.data import TensorDataset
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

@@ -44,7 +44,7 @@ class Strategy:
         gathers: whether it learns in `select`, from what `gather` returns.
         spread: shares the parts of a search among the ranks; set by the loader.
 
-    Example:
+    Examples:
         >>> import numpy as np, smdl, torch
         >>> class Last(smdl.Strategy):
         ...     def select(self, pool, remaining, batch_size, rng):
