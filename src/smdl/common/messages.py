@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 DISTRIBUTION = "submodular-data-loader"
 _PAGES = ("PIL", "filelock", "jinja2", "matplotlib", "rich")  # progress, locks and reports
@@ -20,6 +20,9 @@ EXTRAS = {
 
 #: The usual types first: asking an abstract class costs several times as much.
 _WHOLE, _REAL = (int, Integral), (float, int, Real)
+
+
+Name = TypeVar("Name", bound=str)
 
 
 class MissingPackagesError(ModuleNotFoundError):
@@ -73,7 +76,7 @@ def positive(argument: str, value: Any, allowed: str = "a positive number") -> f
     return number(argument, value, allowed, low=sys.float_info.min)
 
 
-def one_of(argument: str, value: Any, known: Iterable[str]) -> str:
+def one_of(argument: str, value: Name, known: Iterable[str]) -> Name:
     """Return the value if it is one of the known names."""
     if not isinstance(value, str):
         raise TypeError(choice(argument, value, f"one of {', '.join(sorted(known))}"))

@@ -3,13 +3,14 @@
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 
 from smdl.common.messages import choice, number, one_of, positive, whole_number
-from smdl.engine.greedy.maximise import OPTIMIZERS, Limits
+from smdl.common.names import OptimizerName
+from smdl.engine.greedy.maximise import Limits
 from smdl.engine.pool import Array
 from smdl.engine.shares import quotas_of_shares
 
@@ -166,7 +167,7 @@ def candidates_of(n: int, among: Array | None, exclude: Array | None) -> np.ndar
 
 def check_search(optimizer: str, partitions: int, epsilon: float, threads: int | None) -> None:
     """Raise an error unless these are options of `select`."""
-    one_of("optimizer", optimizer, (*OPTIMIZERS, "auto"))
+    one_of("optimizer", optimizer, get_args(OptimizerName))
     whole_number("partitions", partitions)
     number("epsilon", epsilon, "a number in (0, 1)", low=sys.float_info.min, high=1.0 - 2.0**-53)
     if threads is not None:

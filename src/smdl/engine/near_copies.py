@@ -5,16 +5,17 @@ is a copy only of a kept row, and never because of a chain of rows that are simi
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from smdl.common.messages import choice, number, one_of, whole_number
+from smdl.common.names import KeptRow
 from smdl.engine.jit import compiled
 from smdl.engine.pool import Array
 from smdl.engine.similar_pairs import Progress, SimilarPairs, UnitRows, scan, similar_pairs
 
-KEEP = ("central", "first")
+KEEP = get_args(KeptRow)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def deduplicate(
     features: Array,
     similarity: float = 0.95,
     *,
-    keep: str = "central",
+    keep: KeptRow = "central",
     keep_by: Array | None = None,
     against: Array | None = None,
     floor: float | None = None,

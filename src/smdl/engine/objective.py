@@ -8,11 +8,12 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from smdl.common.messages import choice, number, one_of, positive, true_or_false, unknown, whole_number
+from smdl.common.names import ConcaveName, DistanceName, KernelName, Normalisation, SpaceName
 from smdl.engine import arithmetic
 from smdl.engine.arithmetic import CONCAVE
 from smdl.engine.distances import DISTANCES
@@ -21,9 +22,7 @@ from smdl.engine.pool import Pool
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.term import ModularTerm, SetTerm
 
-SPACES = ("features", "gradients")
-NORMALISATIONS = ("pool", "candidates")
-KERNELS = ("linear", "cosine", "gaussian")
+SPACES, NORMALISATIONS, KERNELS = get_args(SpaceName), get_args(Normalisation), get_args(KernelName)
 IMPORTANCES = ("uncertainty",)
 
 
@@ -60,18 +59,18 @@ class Objective:
     def __init__(
         self,
         *,
-        distance: str = "euclidean",
+        distance: DistanceName = "euclidean",
         sigma: float | None = None,
-        space: str = "features",
-        normalize: str = "pool",
-        concave: str = "sqrt",
-        kernel: str = "linear",
+        space: SpaceName = "features",
+        normalize: Normalisation = "pool",
+        concave: ConcaveName = "sqrt",
+        kernel: KernelName = "linear",
         noise: float = 1.0,
         neighbours: int | None = None,
         sample: int | None = None,
         overlap: float = 0.5,
         saturation: float = 0.1,
-        importance: str | None = None,
+        importance: Literal["uncertainty"] | None = None,
         **weights: float,
     ) -> None:
         self.weights: Mapping[str, float] = _check_weights(weights)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from smdl.common.names import ObjectiveName
 from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
 from smdl.engine.greedy.maximise import Rule
@@ -157,7 +158,7 @@ class Task(NamedTuple):
 
 
 def explain(
-    pool: Pool | Array, objective: Objective | str = "facility_location", size: Any = None, **options: Any
+    pool: Pool | Array, objective: Objective | ObjectiveName = "facility_location", size: Any = None, **options: Any
 ) -> SelectionPlan:
     """Return the plan that `select` with the same arguments carries out: `print` it.
 

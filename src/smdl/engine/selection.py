@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from smdl.common.messages import callable_or_none, choice
+from smdl.common.names import ObjectiveName, OptimizerName, SharesName
 from smdl.engine.geometry import DENSE, no_report
 from smdl.engine.greedy.partition import Spread, get_mini_batch
 from smdl.engine.limits import as_array, check_indices
@@ -172,7 +173,7 @@ class Evaluation:
 
 def select(
     pool: Pool | Array,
-    objective: Objective | str = "facility_location",
+    objective: Objective | ObjectiveName = "facility_location",
     size: int | tuple[int, int] | None = None,
     *,
     fraction: float | None = None,
@@ -183,9 +184,9 @@ def select(
     budget: float | None = None,
     groups: Array | None = None,
     per_group: int | Mapping[Any, int] | None = None,
-    shares: str | Mapping[Any, float] | None = None,
+    shares: SharesName | Mapping[Any, float] | None = None,
     at_least: int | Mapping[Any, int] | None = None,
-    optimizer: str = "auto",
+    optimizer: OptimizerName = "auto",
     partitions: int = 1,
     epsilon: float = 0.01,
     seed: int | Sequence[int] = 0,
@@ -338,7 +339,7 @@ def with_others(pool: Pool, query: Array | None, away_from: Array | None) -> Poo
 
 def evaluate(
     pool: Pool | Array,
-    objective: Objective | str,
+    objective: Objective | ObjectiveName,
     indices: Array,
     *,
     query: Array | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from smdl.common.messages import choice, unknown
+from smdl.common.names import ObjectiveName, OptimizerName, SharesName
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import Array, Pool
 from smdl.engine.selection import Selection, as_pool, select
@@ -63,7 +64,7 @@ class Selector:
 
     def __init__(
         self,
-        objective: Objective | str = "facility_location",
+        objective: Objective | ObjectiveName = "facility_location",
         size: int | tuple[int, int] | None = None,
         *,
         fraction: float | None = None,
@@ -74,9 +75,9 @@ class Selector:
         budget: float | None = None,
         groups: Array | None = None,
         per_group: int | Mapping[Any, int] | None = None,
-        shares: str | Mapping[Any, float] | None = None,
+        shares: SharesName | Mapping[Any, float] | None = None,
         at_least: int | Mapping[Any, int] | None = None,
-        optimizer: str = "auto",
+        optimizer: OptimizerName = "auto",
         partitions: int = 1,
         epsilon: float = 0.01,
         seed: int | Sequence[int] = 0,

@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from smdl.common.messages import choice, number, whole_number
+from smdl.common.names import SharesName
 
-SHARES = ("uniform", "input")
+SHARES = get_args(SharesName)
 #: Most groups that a message names.
 NAMED = 5
 

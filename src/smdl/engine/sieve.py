@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from smdl.common.messages import number, whole_number
+from smdl.common.names import ObjectiveName
 from smdl.engine.objective import Objective, Problem, as_objective
 from smdl.engine.pool import Array, Pool, as_matrix, host, other_rows
 
@@ -61,7 +62,7 @@ class _Sieve:
 
 def select_stream(
     chunks: Iterable[Array],
-    objective: Objective | str = "feature_coverage",
+    objective: Objective | ObjectiveName = "feature_coverage",
     size: int | None = None,
     *,
     represent: Array | None = None,

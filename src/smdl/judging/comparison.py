@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from smdl.common.messages import check_packages, choice, number, positive, true_or_false, whole_number
+from smdl.common.names import MethodName
 from smdl.loading.loader import DataLoader
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ComparisonReport:
 def compare(
     train: Callable[[Any, int], Any],
     dataset: Dataset | Callable[[], Dataset],
-    methods: Sequence[str] = ("uniform", "balanced", "recommended"),
+    methods: Sequence[MethodName | str] = ("uniform", "balanced", "recommended"),
     *,
     seeds: int = 5,
     minutes: float | None = None,
@@ -176,7 +177,7 @@ def compare(
 
 
 def preview(
-    loader: DataLoader, methods: Sequence[str] | None = None, *, seconds: float = 20.0, quiet: bool = False
+    loader: DataLoader, methods: Sequence[MethodName | str] | None = None, *, seconds: float = 20.0, quiet: bool = False
 ) -> "Preview":
     """Measure what each method would cost on the data and the model of a loader, in about half a minute.
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from smdl.common import clock
+from smdl.common.names import Balance
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.head_refit import refit_head
@@ -27,7 +28,7 @@ class RunLoader:
         loader: DataLoader,
         total_steps: int,
         before_step: Callable[["RunLoader"], bool],
-        refit: str | None = None,
+        refit: Balance | None = None,
     ) -> None:
         """`refit` says how the last layer is fitted again after the last step."""
         self.loader, self.total_steps, self._refit = loader, total_steps, refit
@@ -94,7 +95,7 @@ class LoaderFactory:
         seed: int,
         total_steps: int,
         before_step: Callable[[RunLoader], bool] | None = None,
-        refit: str | None = None,
+        refit: Balance | None = None,
     ) -> None:
         self._settings = {"batch_size": batch_size, "seed": seed}
         self._dataset, self._method, self._total_steps = dataset, as_method(method), total_steps

@@ -2,7 +2,7 @@
 
 import copy as copies
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from smdl.common.messages import choice, number, one_of, true_or_false, whole_number
+from smdl.common.names import Balance
 from smdl.loading.candidates.observed import Observed
 from smdl.loading.loader import DataLoader
 from smdl.loading.ranks import Ranks, current_ranks
@@ -21,7 +22,7 @@ from smdl.scoring.scoring_options import Scoring
 from smdl.scoring.taps import is_plain
 
 #: What `balance` may say, besides weights.
-BALANCES = ("classes", "errors", "none")
+BALANCES = get_args(Balance)
 #: Most iterations of L-BFGS; it stops earlier where the gradient is small.
 ITERATIONS, SMALL_GRADIENT = 300, 1e-7
 
@@ -38,7 +39,7 @@ class _Known(NamedTuple):
 def refit_head(
     model: nn.Module,
     data: DataLoader | Dataset | Iterable[Any],
-    balance: str | Tensor | np.ndarray = "classes",
+    balance: Balance | Tensor | np.ndarray = "classes",
     *,
     l2: float = 1e-3,
     gamma: float = 4.0,

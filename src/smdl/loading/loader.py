@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset
 
 from smdl.common.messages import choice, one_of, true_or_false, unknown, whole_number
+from smdl.common.names import MethodName, ObjectiveName, RanksChoice
 from smdl.engine.objective import Objective
 from smdl.loading.agreement import data_fingerprint, option_texts
 from smdl.loading.base_loader import Loader
@@ -90,8 +91,8 @@ class DataLoader(Loader):
         model: nn.Module,
         batch_size: int = 50,
         *,
-        method: str | Method | Strategy = "recommended",
-        objective: Objective | str | None = None,
+        method: MethodName | str | Method | Strategy = "recommended",
+        objective: Objective | ObjectiveName | None = None,
         candidates: Candidates | None = None,
         options: Mapping[str, Any] | None = None,
         epochs: int | None = None,
@@ -103,7 +104,7 @@ class DataLoader(Loader):
         num_workers: int = 0,
         seed: int | None = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        ranks: str = "local",
+        ranks: RanksChoice = "local",
         process_group: Any = None,
         **torch_options: Any,
     ) -> None:
@@ -117,7 +118,7 @@ class DataLoader(Loader):
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
         changed = as_method(method).changed(objective, candidates, options)
-        together = one_of("ranks", ranks, ("local", "global")) == "global"
+        together = one_of("ranks", ranks, get_args(RanksChoice)) == "global"
         super().__init__(changed, scorer, seed, process_group, together)
         self.strategy.prepare(self._samples, None if epochs is None else whole_number("epochs", epochs))
         self.dataset, self.model, self.drop_last = dataset, model, true_or_false("drop_last", drop_last)

@@ -8,6 +8,7 @@ from typing import Any
 
 from smdl.common.factory import load_object
 from smdl.common.messages import choice, unknown
+from smdl.common.names import MethodName, ObjectiveName
 from smdl.engine.objective import PRESETS, Objective, as_objective
 from smdl.engine.terms import TERMS
 from smdl.loading.candidates.base import Candidates
@@ -66,7 +67,7 @@ class Method:
 
     def changed(
         self,
-        objective: Objective | str | None = None,
+        objective: Objective | ObjectiveName | None = None,
         candidates: Candidates | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> "Method":
@@ -226,7 +227,7 @@ def _unknown_method(name: str) -> str:
     return unknown("method", name, METHODS) + ", or package.module:name"
 
 
-def as_method(method: "str | Method | Strategy") -> Method:
+def as_method(method: "MethodName | str | Method | Strategy") -> Method:
     """Return a method: one of METHODS by name, `package.module:name`, a Method, or a Strategy."""
     if isinstance(method, str) and ":" in method:
         found = load_object(method, "method")

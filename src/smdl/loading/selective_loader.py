@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from smdl.common.messages import choice
+from smdl.common.names import MethodName, ObjectiveName
 from smdl.engine.objective import Objective
 from smdl.loading.base_loader import Loader
 from smdl.loading.candidates.stream import Stream, StreamEpoch
@@ -58,8 +59,8 @@ class SelectiveLoader(Loader):
         model: nn.Module,
         keep: float = 1 / 3,
         *,
-        method: str | Method | Strategy = "recommended",
-        objective: Objective | str | None = None,
+        method: MethodName | str | Method | Strategy = "recommended",
+        objective: Objective | ObjectiveName | None = None,
         options: Mapping[str, Any] | None = None,
         reference: nn.Module | None = None,
         scoring: Scoring | None = None,

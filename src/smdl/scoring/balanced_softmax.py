@@ -1,6 +1,7 @@
 """balanced_softmax: cross-entropy for a long tail, whose logits fit equal classes."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import torch
@@ -8,10 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from smdl.common.messages import one_of
+from smdl.common.names import Reduction
 
 
 def balanced_softmax(
-    logits: Tensor, targets: Tensor, counts: Tensor | np.ndarray | Sequence[float], reduction: str = "mean"
+    logits: Tensor, targets: Tensor, counts: Tensor | np.ndarray | Sequence[float], reduction: Reduction = "mean"
 ) -> Tensor:
     """Return the cross-entropy of logits + log(counts): the loss of balanced softmax (Ren et al. 2020).
 
@@ -37,7 +39,7 @@ def balanced_softmax(
         >>> round(float(loss), 4)
         0.5623
     """
-    one_of("reduction", reduction, ("mean", "none", "sum"))
+    one_of("reduction", reduction, get_args(Reduction))
     sizes = torch.as_tensor(counts, dtype=torch.float32, device=logits.device)
     if sizes.shape != logits.shape[1:] or not bool((sizes > 0).all()) or not bool(sizes.isfinite().all()):
         raise ValueError(

@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from smdl.common.names import LossName, PoolingName
+
 Forward = Callable[[nn.Module, Any], Any]
 Targets = str | int | Callable[[Any], Tensor] | None
 Features = str | Callable[[nn.Module, Any], Any] | None
-Pooling = str | Callable[[Tensor], Tensor] | None
+Pooling = PoolingName | Callable[[Tensor], Tensor] | None
 Head = Callable[[Tensor], Tensor]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -47,4 +49,4 @@ class Scoring:
     features: Features = None
     pooling: Pooling = None
     head: Head | None = None
-    loss: str | LossFunction | None = None
+    loss: LossName | LossFunction | None = None

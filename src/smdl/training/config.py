@@ -6,9 +6,10 @@ The command line and the YAML files set exactly these fields; nothing else confi
 import math
 import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from smdl.common.messages import choice, number, one_of, positive, unknown, whole_number
+from smdl.common.names import Balance
 
 Config = TypeVar("Config")
 #: More threads than this are a mistake, and can crash the process.
@@ -16,7 +17,7 @@ MOST_THREADS = 16 * (os.cpu_count() or 1)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "linear", "step")
 HUMAN_LABELS = ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label")
-BALANCES = ("classes", "errors", "none")
+BALANCES = get_args(Balance)
 
 
 @dataclass

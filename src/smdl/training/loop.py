@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import yaml
 from smdl.common import clock, storage
 from smdl.common.environment import environment, pick_device
 from smdl.common.interrupts import Interrupted, interruptible
+from smdl.common.names import Balance
 from smdl.common.progress import Display
 from smdl.loading.candidates.observed import Observed
 from smdl.loading.head_refit import refit_head
@@ -208,7 +209,7 @@ class TrainingRun:
         kept = isinstance(self.loader.candidates, Observed)
         with self._evaluated_model():
             data = self.loader if kept else batches_of(self.splits.train, REFIT_BATCH)
-            refit_head(self.model, data, "none" if copy else self.config.refit, copy=copy)
+            refit_head(self.model, data, "none" if copy else cast(Balance, self.config.refit), copy=copy)
 
     def steps(self) -> Iterator[float]:
         """Train the rest of the epoch; yield the loss of each step."""

@@ -24,8 +24,6 @@ from smdl.engine.randomness import below, derive, sample_compiled
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.term import ModularTerm
 
-OPTIMIZERS = ("naive", "lazy", "stochastic", "subset")
-
 #: Bounds that lazy greedy computes again at once, at first. The number doubles until no other bound could win.
 BATCH = 64
 

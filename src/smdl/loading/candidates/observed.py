@@ -4,13 +4,14 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from smdl.common.messages import number, one_of, whole_number
+from smdl.common.names import FeatureType
 from smdl.common.saved_state import SavedState
 from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
@@ -89,12 +90,12 @@ class Observed(Candidates):
     lag: int | None = None
     start: int = 1
     rescore: float = 0.0
-    trust: str = "auto"
-    test_set: str = "like_training"
-    dtype: str = "float16"
-    device: str = "model"
+    trust: Literal["all", "auto", "neighbours"] = "auto"
+    test_set: Literal["balanced", "like_training"] = "like_training"
+    dtype: FeatureType = "float16"
+    device: Literal["cpu", "model"] = "model"
     sketch: int | None = None
-    observe: str = "auto"
+    observe: Literal["auto", "manual"] = "auto"
     needs_features = True
     splits = True
 

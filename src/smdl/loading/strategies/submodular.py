@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from smdl.common.names import ObjectiveName, OptimizerName
 from smdl.engine.limits import check_search
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import Pool
@@ -16,9 +17,9 @@ class Submodular(Strategy):
 
     def __init__(
         self,
-        objective: Objective | str = "recommended",
+        objective: Objective | ObjectiveName = "recommended",
         *,
-        optimizer: str = "auto",
+        optimizer: OptimizerName = "auto",
         partitions: int = 1,
         epsilon: float = 0.01,
         threads: int | None = None,
