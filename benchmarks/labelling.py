@@ -173,7 +173,7 @@ def tables(options: argparse.Namespace) -> None:
         found[each["kind"], each["task"], each["method"]].append(each)
     print("commits:", ", ".join(sorted({each["commit"] for each in records(options.out)})))
     for kind in KINDS:
-        tasks = [task for task in TASKS if (kind, task, "random") in found]
+        tasks = [task for task in options.tasks if (kind, task, "random") in found]
         if not tasks:
             continue
         print(f"\n## {kind}\n")

@@ -56,6 +56,12 @@ def test_answers_are_read_from_what_spreadsheets_save(tmp_path, separator, encod
     assert len(notes) == (encoding in ("utf-16", "cp1252"))
 
 
+def test_a_mark_of_the_encoding_that_was_saved_twice_is_no_part_of_a_name(tmp_path):
+    path = tmp_path / "round-1.csv"
+    path.write_bytes("\ufeffrow,label\n7,yes\n".encode("utf-8-sig"))
+    assert pairs(path) == [(7, "yes")]
+
+
 def test_empty_labels_are_no_answers_and_question_marks_are_none(tmp_path):
     path = tmp_path / "round-1.csv"
     path.write_text("row,label\n1,\n2,  \n3,?\n4,Cannot say\n\n5,a\n")

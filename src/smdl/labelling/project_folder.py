@@ -105,7 +105,7 @@ class ProjectFolder:
         return path
 
     def write_labels(self, content: bytes) -> Path | None:
-        """Write labels.csv, what all answers come to. Return where the old one is kept if somebody has changed it."""
+        """Write labels.csv, what all answers come to. Return where the old one is kept if a person has changed it."""
         return ProtectedOutput(self.path / "labels.csv", self.path, force=True).write(content)
 
     def files_of(self, stem: str) -> dict[str, Path]:

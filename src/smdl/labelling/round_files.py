@@ -55,6 +55,7 @@ def read_answers(path: Path) -> tuple[list[Said], list[str]]:
             records = arrow("pyarrow.parquet").read_table(io.BytesIO(content)).to_pylist()
         else:
             text, encoding = _decoded(content)
+            text = text.lstrip("\ufeff")  # some programs keep the mark of UTF-8 as a letter
             if encoding != "utf-8":
                 notes.append(f"{path.name} is read as {encoding}, because it is no UTF-8")
             records = _records(path, text)
