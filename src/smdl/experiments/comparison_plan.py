@@ -45,6 +45,7 @@ class ComparisonPlan:
     regimes: list[str] = field(default_factory=list)
     endpoints: dict[str, str] = field(default_factory=dict)  # arm -> what is tested, where it is not final accuracy
     seeds: int = 5
+    first_seed: int = 0  # above 0, the seeds of a pilot are left out
     protocols: list[str] = field(default_factory=lambda: list(PROTOCOLS))
     timed: bool = True
     minutes: float | None = None  # train as many seeds and steps as fit into this time
@@ -80,6 +81,8 @@ class ComparisonPlan:
             raise ValueError("a comparison at equal time has to be timed")
         if self.seeds < 1:
             raise ValueError(choice("seeds", self.seeds, "a whole number ≥ 1, or auto"))
+        if self.first_seed < 0:
+            raise ValueError(choice("first_seed", self.first_seed, "a whole number ≥ 0"))
 
     @property
     def primary(self) -> str:

@@ -184,7 +184,8 @@ class Experiment:
     def run(self, jobs: int = 1) -> None:
         """List the runs in plan.yaml and train those that are not finished."""
         runs, todo = [], {}
-        for seed in range(self.plan.seeds):  # of every arm: an interrupted experiment then has complete seeds
+        first = self.plan.first_seed
+        for seed in range(first, first + self.plan.seeds):  # of every arm, so that an interruption leaves whole seeds
             for arm in self.plan.arms:
                 for protocol in self.plan.protocols:  # the baseline's runs are the same in both, and are trained once
                     steps = self.steps_of(arm, protocol)

@@ -11,7 +11,7 @@ from smdl.common.saved_state import SavedState
 from smdl.engine.pool import host
 from smdl.scoring.losses import Scores
 from smdl.scoring.scorer import NotFiniteError, Scorer
-from smdl.scoring.suspects import Votes, neighbour_votes
+from smdl.scoring.suspects import ASKED, Votes, neighbour_votes
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 #: A cache of more bytes than this is announced.
@@ -106,6 +106,11 @@ class FeatureCache:
         targets = self._targets.index_select(0, on_host)  # faster than `[]`
         return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets), seen.numpy()
 
+    def never_seen_first(self, rows: np.ndarray) -> np.ndarray:
+        """Return these samples, those that were never seen before the others."""
+        seen = host(self._seen[torch.from_numpy(rows).to(self._seen.device)])
+        return np.concatenate([rows[~seen], rows[seen]])
+
     def classes(self, scorer: Scorer) -> np.ndarray | None:
         """Return the class number of every sample, −1 if it was never seen; None if targets are no class numbers, or
         nothing was seen."""
@@ -136,6 +141,12 @@ class FeatureCache:
             return asked, neighbour_votes(self._features, labels, rng, asked, rows)
         except FloatingPointError as error:
             raise NotFiniteError("the model's features must be finite: has training diverged?") from error
+
+    def sampled_votes(self, scorer: Scorer, rng: np.random.Generator) -> Votes:
+        """Return how the nearest neighbours of a few samples are labelled, or of more if the few leave doubt."""
+        few, more = ASKED
+        votes = self.votes(scorer, rng, few)[1]
+        return votes if votes.clear else self.votes(scorer, rng, more)[1]
 
     def forget(self) -> None:
         """Keep nothing: every sample is as if it were never seen."""

@@ -17,8 +17,9 @@ from smdl.engine.pool import host
 NEIGHBOURS, REFERENCE = 20, 10_000
 #: Rows that are compared with the reference at once.
 BLOCK = 1024
-#: The number of samples, drawn at random, by which the labels are found noisy or not.
-ASKED = 1000
+#: The numbers of samples, drawn at random, by which the labels are found noisy or not: the second if the first leaves
+#: doubt.
+ASKED = (200, 1000)
 #: A label is suspect if a smaller share of the neighbours has it.
 SUPPORT = 0.1
 #: It is contradicted if, besides, this share of the neighbours agrees on another label.
@@ -53,7 +54,17 @@ class Votes(NamedTuple):
     @property
     def doubtful(self) -> bool:
         """Whether so many labels are suspect that they are noisy, or that the features do not show the classes yet."""
-        return bool(len(self.own)) and float(self.suspect.mean()) > DOUBT
+        return self.unsupported > DOUBT
+
+    @property
+    def unsupported(self) -> float:
+        """The share of the labels that are suspect."""
+        return float(self.suspect.mean()) if len(self.own) else 0.0
+
+    @property
+    def clear(self) -> bool:
+        """Whether both shares are so small that asking more samples would hardly find the labels noisy or doubtful."""
+        return self.contradicted < NOISE / 2 and self.unsupported < DOUBT / 2
 
 
 class Suspects(NamedTuple):

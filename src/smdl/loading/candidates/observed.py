@@ -24,7 +24,7 @@ from smdl.scoring.batches import height, take
 from smdl.scoring.feature_cache import TYPES, FeatureCache
 from smdl.scoring.observation import Observation
 from smdl.scoring.scorer import Scorer
-from smdl.scoring.suspects import ASKED, Suspects
+from smdl.scoring.suspects import Suspects
 
 
 class _Planned(NamedTuple):
@@ -214,7 +214,7 @@ class Observed(Candidates):
         that has learned wrong labels by heart makes them look right."""
         assert self._cache is not None
         if self.trust == "auto":
-            votes = self._cache.votes(epoch.scorer, epoch.deck(), ASKED)[1]
+            votes = self._cache.sampled_votes(epoch.scorer, epoch.deck())
             if not votes.noisy:
                 self._at_random = votes.doubtful and not self._left_out.any()
                 return
@@ -240,6 +240,8 @@ class Observed(Candidates):
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
         size, found = epoch.size(step) * (epoch.ranks.size if epoch.together else 1), None
+        if self._at_random and not self._has_quotas:
+            return drawn(self._cache.never_seen_first(rows)[:size])
         if epoch.strategy.needs_scores:
             with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
                 found = self._cache.scores(epoch.scorer, rows)
@@ -271,10 +273,8 @@ class Observed(Candidates):
         return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
 
     def _pick(self, epoch: DatasetEpoch, pool: Pool, rows: np.ndarray, size: int, step: int) -> Selection:
-        """Choose places in the pool of these samples: by the strategy or at random, within the quotas of classes."""
+        """Choose places in the pool of these samples: by the strategy, or within the quotas of classes at random."""
         if not self._has_quotas:
-            if self._at_random:
-                return drawn(np.arange(size))
             return epoch.choose(pool, np.arange(len(rows)), size, step, epoch.together)
         classes = self._classes[rows]
         quotas = batch_quotas(classes, size, epoch.rng(step, epoch.together))
