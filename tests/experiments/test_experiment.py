@@ -139,6 +139,13 @@ def test_finished_runs_are_kept_and_the_same_command_resumes(tmp_path, monkeypat
     assert not (tmp_path / "parts-2").exists()
 
 
+def test_a_comparison_may_leave_out_the_seeds_of_a_pilot(tmp_path):
+    folder = run_plan(plan(seeds=2, first_seed=3, protocols=["steps"], timed=False), tmp_path / "e").folder
+    assert {run.seed for run in results.collect(folder).runs} == {3, 4}
+    with pytest.raises(ValueError, match="first_seed must be a whole number ≥ 0, got -1"):
+        plan(first_seed=-1)
+
+
 @pytest.mark.usefixtures("quick")
 def test_another_plan_gets_a_folder_of_its_own(tmp_path):
     first = run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder

@@ -684,6 +684,14 @@ def test_the_votes_of_a_sample_are_those_of_all_samples():
     assert of_some.other.tolist() == votes.other[places].tolist()
 
 
+def test_samples_that_were_never_seen_are_drawn_first():
+    data, rows = Tuples(8), np.array([5, 0, 7, 2, 1])
+    cache, scorer = FeatureCache(8, "float32", "model", None), Scorer(frozen())
+    scorer.find_tap((data.x, data.y))
+    cache.write(scorer, np.array([5, 2, 3]), None, data.x[:3], torch.zeros(3, CLASSES), data.y[:3])
+    assert cache.never_seen_first(rows).tolist() == [0, 7, 1, 5, 2]
+
+
 @pytest.mark.parametrize(("noise", "numbers"), [(0.0, [50]), (0.06, [50, 100]), (0.3, [50, 100, 300])])
 def test_more_labels_are_judged_only_as_long_as_there_is_doubt(noise, numbers, monkeypatch):
     """Ten clusters, far apart, whose labels are wrong at random."""
