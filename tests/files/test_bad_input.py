@@ -59,6 +59,14 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --utility ones.npy", "weight: --objective.facility_location 1 --objective.utility 0.2"),
         ("shards --size 5 --utility nan.npy --objective utility", "--utility must be a column of finite numbers"),
         ("shards --size 5 --objective utility", "utility needs utility"),
+        ("shards --size 5 --importance nan.npy", "--importance must be a column of finite numbers ≥ 0, not all"),
+        ("shards --size 5 --importance zeros.npy", "--importance must be a column of finite numbers ≥ 0, not all"),
+        ("shards --size 5 --importance first.npy", "first.npy must have one row per row, got 100 for 300 rows"),
+        ("shards --size 5 --importance ones.npy --objective redundancy", "--importance is about facility_location"),
+        (
+            "shards --size 5 --importance ones.npy --objective.facility_location 1 --objective.importance uncertainty",
+            "--importance and --objective.importance are both given",
+        ),
         ("shards --size 5 --away_from other/1.npy", "--away_from must have the width of the input, 4, got 3"),
         ("shards --size 5 --away_from shards/0.npy --objective redundancy", "away_from is about facility_location"),
         ("shards --budget 5", "--costs and --budget belong together"),
@@ -120,6 +128,7 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
     np.save("beyond.npy", np.array([300]))
     np.save("fractions.npy", np.arange(300) / 2)
     np.save("ones.npy", np.ones(300))
+    np.save("zeros.npy", np.zeros(300))
     np.save("nan.npy", np.full(300, np.nan))
     _hostile_files(rows)
     np.save("short.npy", rows)

@@ -412,6 +412,21 @@ def test_useful_rows_are_preferred(partitions, rows):
         assert mixed == smdl.select(pool, objective, 10, seed=(0, 0, 0)).indices.tolist()
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_important_rows_are_represented(partitions, rows):
+    near = np.linalg.norm(rows - rows[77], axis=1)
+    importance = (near <= np.sort(near)[39]).astype(np.int64)  # 40 rows that are close to each other
+    np.save("importance.npy", importance)
+    options = {"importance": "importance.npy", "partitions": partitions}
+    found = chosen(**options)
+    assert importance[found].mean() > 0.5 > 2 * importance[chosen(partitions=partitions)].mean()
+    if partitions == 1:
+        assert found == smdl.select(smdl.Pool(rows, importance=importance), size=10, seed=(0, 0, 0)).indices.tolist()
+    np.save("probabilities.npy", np.stack([importance, 1 - importance], axis=1) * 0.5 + 0.25)
+    unsure = {"facility_location": 1.0, "importance": "uncertainty"}
+    assert len(chosen(objective=unsure, probabilities="probabilities.npy", partitions=partitions)) == 10
+
+
 def test_rows_that_are_there_already_are_not_represented_again(rows):
     np.save("there.npy", rows[:150])
     expected = smdl.select(rows, size=10, away_from=rows[:150], seed=(0, 0, 0))

@@ -52,6 +52,9 @@ def test_ray_chooses_the_rows_of_one_machine():
     options = {"utility": "utility.npy", "groups": "groups.npy", "shares": "uniform", "away_from": "shards/0.npy"}
     options["objective"] = {"facility_location": 1.0, "utility": 0.05}
     assert chosen("ray.npy", "ray", **options) == chosen("local.npy", "local", **options)
+    important = {"importance": "utility.npy"}
+    assert chosen("ray.npy", "ray", **important) == chosen("local.npy", "local", **important)
+    assert chosen("local.npy", "local", **important) != chosen("local.npy", "local")
 
 
 def test_a_merge_in_levels_gives_the_rows_of_one_machine(monkeypatch):

@@ -44,13 +44,15 @@ def chosen(inputs: str = "shards", **options: Any) -> list[int]:
     return np.load("chosen.npy").tolist()
 
 
-def greedy(features: np.ndarray, represented: np.ndarray, candidates: list[int], size: int, before: list[int]):
+def greedy(
+    features: np.ndarray, represented: np.ndarray, candidates: list[int], size: int, before: list[int], importance=1.0
+):
     """Facility location in plain loops."""
     distances = np.linalg.norm(features[:, None].astype(np.float64) - features[represented], axis=2)
     picked, left = list(before), sorted(candidates)
     while len(picked) < len(before) + size:
         best = distances[picked].min(0) if picked else np.full(len(represented), distances.max())
-        gains = [np.maximum(best - distances[row], 0).sum() for row in left]
+        gains = [(importance * np.maximum(best - distances[row], 0)).sum() for row in left]
         picked.append(left.pop(int(np.argmax(gains))))
     return picked[len(before) :]
 
@@ -75,6 +77,17 @@ def test_the_picks_are_greedy_among_the_candidates(rows, limited):
     np.save("shards/0.npy", shard)
     expected = greedy(rows, represented, candidates, 10, [3, 250] if limited else [])
     assert chosen(skip_nan=True, **options) == expected
+
+
+def test_rows_to_be_represented_count_by_their_importance(rows):
+    importance = np.arange(300) % 4  # a quarter of them does not count
+    np.save("importance.npy", importance)
+    drawn = sampled_choice.draw(chooser(importance="importance.npy")._job(np.empty(0, np.int64)))
+    represented, candidates = drawn.rows[drawn.represented], drawn.rows[drawn.candidates].tolist()
+    assert len(represented) == 80
+    assert importance[represented].all()
+    expected = greedy(rows, represented, candidates, 10, [], importance[represented])
+    assert chosen(importance="importance.npy") == expected
 
 
 def test_the_division_into_files_changes_no_pick(rows, monkeypatch):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,7 @@ class Job:
             among = np.sort(np.concatenate(candidates))
             least = max(len(among), PER_PICK * self.plan.size)
             reference = reference_rows(self.seed, level, number, len(self.source), least)
-            reference = np.setdiff1d(reference, self.dropped, assume_unique=True)
+            reference = np.setdiff1d(reference, self.not_represented, assume_unique=True)
             rows = np.union1d(among, reference)
         taken = np.union1d(self.exclude, self.initial)
         among = np.setdiff1d(among, taken, assume_unique=True) if len(taken) else among
@@ -84,6 +84,13 @@ class Job:
             if self._value(pool, objective, rows, rival) > found.value * (1 + 1e-9):
                 found = choose(np.sort(rival))
         return ChosenPart(rows[found.indices], found.gains, float("nan") if found.recall is None else found.recall)
+
+    @cached_property
+    def not_represented(self) -> np.ndarray:
+        """Rows that ask for no similar row in the choice, ascending: dropped, or of no importance."""
+        if "importance" not in self.source.columns:
+            return self.dropped
+        return np.union1d(self.dropped, np.flatnonzero(self.source.column("importance") == 0))
 
     def _value(self, pool: Pool, objective: Objective, rows: np.ndarray, chosen: np.ndarray) -> float:
         """Return what these rows add to those that are chosen already."""
@@ -137,7 +144,7 @@ class Job:
 
     def columns(self, rows: np.ndarray, features: np.ndarray | None = None) -> dict[str, Any]:
         """Return what `pool` reads, by its name in `Pool`."""
-        roles = [role for role in ("labels", "probabilities", "utility") if role in self.source.columns]
+        roles = [role for role in ("labels", "probabilities", "utility", "importance") if role in self.source.columns]
         if features is None:
             features = self.source.whole() if len(rows) == len(self.source) else self.source.features_at(rows)
         found: dict[str, Any] = {"features": features} | {role: self.source.values(role, rows) for role in roles}

@@ -24,6 +24,7 @@ class SelectRequest:
     ids: str | None = None
     costs: str | None = None
     utility: str | None = None
+    importance: str | None = None
     per_group: int | None = None
     shares: str | None = None
     at_least: int | None = None

@@ -19,6 +19,10 @@ def check_columns_are_read(request: SelectRequest) -> None:
         raise ValueError(
             f"--utility: no term of the objective reads it. Give it a weight: {weights} --objective.utility {share:.2g}"
         )
+    if request.importance is not None and "facility_location" not in objective.weights:
+        raise ValueError("--importance is about facility_location: give it a weight, --objective.facility_location 1")
+    if request.importance is not None and objective.importance is not None:
+        raise ValueError("--importance and --objective.importance are both given: choose one of them")
 
 
 def check_limits(request: SelectRequest, source: Rows) -> None:
@@ -37,6 +41,10 @@ def check_limits(request: SelectRequest, source: Rows) -> None:
         found = source.column("utility")
         if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise ValueError("--utility must be a column of finite numbers")
+    if "importance" in columns:
+        found = source.column("importance")
+        if found.dtype.kind not in "fiub" or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
+            raise ValueError("--importance must be a column of finite numbers ≥ 0, not all of them 0")
     if request.budget is not None:
         positive("budget", request.budget)
         if request.sizes or request.fraction is not None:

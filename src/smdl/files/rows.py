@@ -35,7 +35,7 @@ FORMATS: dict[str, Callable[[str], RowFile]] = {
 #: Names of the features if a file has several matrices.
 USUAL = ("features", "embeddings", "embedding")
 #: Columns besides the features. A role is the name of a column, or a file with one row per row of the source.
-ROLES = ("labels", "probabilities", "groups", "costs", "ids", "utility")
+ROLES = ("labels", "probabilities", "groups", "costs", "ids", "utility", "importance")
 #: Roles whose values are kept to the letter.
 EXACT = ("groups", "ids")
 

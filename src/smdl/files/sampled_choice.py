@@ -94,7 +94,7 @@ def choose_sampled(job: Job, stamps: Sequence[Any], engine: Engine, display: Dis
 def draw(job: Job) -> DrawnRows:
     """Draw the rows to be represented and the candidates."""
     total, taken = len(job.source), np.union1d(job.exclude, job.initial)
-    represented = random_rows(stream(0, _REPRESENTED), total, job.plan.represented, job.dropped)
+    represented = random_rows(stream(0, _REPRESENTED), total, job.plan.represented, job.not_represented)
     without = np.union1d(job.dropped, taken)
     candidates = random_rows(stream(job.seed, _CANDIDATES), total, job.plan.candidates, without)
     rows = np.unique(np.concatenate([represented, candidates, job.initial]))
