@@ -373,13 +373,16 @@ def test_an_existing_folder_of_something_else_is_refused():
 
 def test_the_command_says_what_to_fill_in_and_what_it_is_worth(capsys):
     assert main(["label", "rows.npz", "--size", "6", "--check", "20", "--quiet"]) == 0
-    assert "to fill in: rows.labels/round-1.csv, 6 of 6 rows" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "to fill in: rows.labels/round-1.csv, 6 of 6 rows" in out
+    assert "A forecast needs 20 answered check rows: 0 of 20 have an answer." in out
     fill("round-1.csv")
     fill("check-1.csv")
     assert main(["label", "rows.labels", "--quiet"]) == 0
     out = capsys.readouterr().out
     assert "26 labels of 3 classes" in out
     assert "20 rows)" in out
+    assert "A forecast needs more labels of chosen rows than the present 6: fill in a round." in out
     assert "round-2.csv" in out
     assert Path("rows.labels/report.html").exists()
 

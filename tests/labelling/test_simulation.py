@@ -78,7 +78,7 @@ def test_labels_that_teach_nothing_save_nothing():
         }
     )
     assert [(row["labels_needed"], row["ratio"]) for row in found["methods"]] == [(None, None)] * 2
-    assert found["answer"].startswith("Random labels did not raise the accuracy")
+    assert found["answer"].startswith("More random labels did not raise the accuracy of 3")
 
 
 def test_a_simulation_resumes_and_gives_the_same_numbers(tmp_path):

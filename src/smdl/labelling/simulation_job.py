@@ -122,7 +122,8 @@ def _answer(rows: list[dict[str, Any]], last: int, target: float, is_learnt: boo
         saved = f"{needed} of them reach the {target:.1f} % of {last} random ones"
         return f"It pays. {text} {saved}: random needs {ours['ratio']:.1f} × as many."
     if not is_learnt:
-        return f"Random labels did not raise the accuracy: these features may not show the classes. {text}"
+        start = f"More random labels did not raise the accuracy of {target:.1f} %"
+        return f"{start}: the first ones are enough, or these features do not show the classes. {text}"
     verdict = "It does not pay." if gap + half < 0 else "Not decided by these seeds."
     return f"{verdict} {text}"
 

@@ -46,7 +46,7 @@ def write_summary(project: Project, progress: Progress) -> dict[str, Any]:
         "rounds": [[name, total - left, total] for name, (left, total) in progress.open.items()],
         "asked": [_row(project, row) for row in _last_asked(project)[:LISTED]],
         "size": size,
-        "settings": {name: value for name, value in vars(settings).items() if value not in (None, (), False)},
+        "settings": {name: _plain(value) for name, value in vars(settings).items() if value not in (None, (), False)},
         "notes": [*progress.notes, *progress.problems],
     }
     found["variance_on_map"] = _write_map(project, path / "map.npz")
@@ -60,8 +60,12 @@ def advice(project: Project) -> str:
     forecast = labels.forecast(size)
     if forecast is None and len(labels.checks) < CHECKS:
         return f"Without {CHECKS} check rows there is no forecast: run smdl label {project.path} --check 50."
+    answered = sum(row in labels.answers for row in labels.checks.tolist())
+    if forecast is None and answered < CHECKS:
+        return f"A forecast needs {CHECKS} answered check rows: {answered} of {len(labels.checks)} have an answer."
     if forecast is None:
-        return f"A forecast needs {CHECKS} answered check rows, and labels of a first round."
+        trained = len(labels.answers) - answered
+        return f"A forecast needs more labels of chosen rows than the present {trained}: fill in a round."
     gain = f"{size} more labels bring about {100 * forecast.gain:+.1f} points"
     interval = f"({100 * forecast.gain_low:+.1f} to {100 * forecast.gain_high:+.1f})"
     if forecast.gain < WORTH:
@@ -141,3 +145,7 @@ def _write_map(project: Project, path: Path) -> float:
     )
     write_bytes(path, file.getvalue())
     return held
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else value

@@ -37,6 +37,7 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         title=found["title"],
         facts=_facts(found),
         advice=found["advice"],
+        checks=found["checks"],
         curve=_picture(_curve_panel(found)) if found["curve"] else None,
         ahead=[_ahead(each) for each in forecast["ahead"]] if forecast else [],
         needed=needed_text(forecast["needed"]) if forecast else "",
