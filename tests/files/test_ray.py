@@ -12,9 +12,11 @@ import pytest
 
 from smdl.cli.commands import main
 from smdl.common.progress import Display
+from smdl.engine import similar_pairs
 from smdl.engine.greedy import subset
 from smdl.files import choose, embedding, engines, file_plan, sampled_choice
 from smdl.files.choose import Chooser
+from smdl.files.dedup import Deduplicator, DedupRequest
 from smdl.files.job import Job
 from smdl.files.request import SelectRequest
 from tests.files.test_sampled_choice import make_small
@@ -28,6 +30,7 @@ pytestmark = [
 ray = pytest.importorskip("ray")
 cloudpickle = pytest.importorskip("cloudpickle")
 ORIGINAL, LIST, READ = Job.run, sampled_choice._list, sampled_choice._read_file
+COMPARE = similar_pairs._compare
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +186,81 @@ def test_an_error_in_a_task_is_one_line(capsys):
     error = capsys.readouterr().err
     assert "shards/1.npy cannot be read: features of shape" in error
     assert error.count("\n") == 1
+
+
+def kept(out, engine, **options):
+    """Return what smdl dedup writes, without the places in files."""
+    given = {"inputs": ("pile",), "similarity": 0.97, **options}
+    found = Deduplicator(DedupRequest(out=Path(out), engine=engine, **given)).run(Display())
+    return pq.read_table(out).drop_columns(["shard", "row"]).to_pydict(), found["recall"], found["curve"]
+
+
+@pytest.fixture
+def pile(rows, monkeypatch):  # noqa: ARG001
+    """600 rows in three files, 200 of them near-copies of others. The search has many small tasks."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(600, 12)).astype(np.float32)
+    values[400:] = values[rng.integers(400, size=200)] + 0.05 * rng.normal(size=(200, 12)).astype(np.float32)
+    values[599] = values[0]
+    Path("pile").mkdir()
+    for number, part in enumerate(np.split(rng.permutation(values), [100, 350])):
+        np.save(f"pile/{number}.npy", part)
+    for name, value in (("BLOCK", 64), ("OTHERS", 128), ("TASK", 5000)):
+        monkeypatch.setattr(similar_pairs, name, value)
+    return values
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_near_copies_are_those_of_one_machine(pile, monkeypatch, cells):
+    if cells:
+        monkeypatch.setattr(similar_pairs, "EXACT_ROWS", 100)
+        monkeypatch.setattr(similar_pairs, "_all_pairs", lambda *_: iter(()))
+    expected = kept("local.parquet", "local")
+    assert expected[0]["kept"].count(False) > 150
+    assert kept("ray.parquet", "ray") == expected
+    pq.write_table(pa.table({"X": list(np.concatenate([np.load(f"pile/{n}.npy") for n in range(3)]))}), "pile.parquet")
+    assert kept("table.parquet", "ray", inputs=("pile.parquet",)) == expected
+    np.save("test.npy", pile[::50])
+    leaks = kept("local.parquet", "local", against="test.npy")
+    assert len(set(leaks[0]["copy_of_against"])) > 10
+    assert kept("ray.parquet", "ray", against="test.npy") == leaks
+
+
+def dying_compare(rows, components, floor, slack, blocks):
+    """Kill the worker process in the middle of the comparisons, once."""
+    if blocks[-1].done > 10 and not Path("death").exists():
+        Path("death").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    Path(f"compared-{os.getpid()}").touch()
+    return COMPARE(rows, components, floor, slack, blocks)
+
+
+@pytest.mark.usefixtures("pile")
+def test_near_copies_survive_a_worker_that_is_killed(monkeypatch):
+    expected = kept("local.parquet", "local")
+    monkeypatch.setattr(similar_pairs, "_compare", dying_compare)
+    assert kept("ray.parquet", "ray") == expected
+    assert Path("death").exists()
+    assert len(list(Path.cwd().glob("compared-*"))) > 1, "several processes"
+
+
+def test_a_search_sends_components_and_returns_short_lists(rows, monkeypatch):
+    """Rows of local arrays are read by the tasks. A million pairs of rows that are all alike stay in the workers."""
+    sent, returned = [], []
+
+    def hold(self, value, hold=engines.Ray.hold):
+        sent.append(0 if isinstance(value, ray.ObjectRef) else len(cloudpickle.dumps(value)))
+        return hold(self, value)
+
+    def result(self, reference, result=engines.Ray._result):
+        returned.append(len(cloudpickle.dumps(found := result(self, reference))))
+        return found
+
+    monkeypatch.setattr(engines.Ray, "hold", hold)
+    monkeypatch.setattr(engines.Ray, "_result", result)
+    wide = np.repeat(rows[:1], 1500, axis=0).repeat(600, axis=1)
+    wide += 0.001 * np.random.default_rng(0).normal(size=wide.shape).astype(np.float32)
+    np.save("wide.npy", wide)
+    kept("ray.parquet", "ray", inputs=("wide.npy",))
+    assert sum(sent) < 1500 * (64 * 4 + 4 + 8) + 64 * 2400 * 4 + 50_000, "the rows have 14 MB"
+    assert max(returned) < 1500 * 65 * 20 + 50_000

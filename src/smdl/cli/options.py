@@ -284,6 +284,7 @@ COMMANDS = {
             },
             "--ids": {"type": str, "help": "column to copy into the output"},
             "--seed": {"type": int, "default": 0, "help": "of the random rows that the search is measured with"},
+            "--engine": {"type": str, "default": "local", "help": "local, or ray"},
             "--threads": {"type": _whole, "help": "by default one per core"},
             "--skip_nan": {"action": "store_true", "help": "leave out rows without a direction, or without text"},
             "--spreadsheet_safe": {"action": "store_true", "help": "mark texts in a .csv that look like formulas"},

@@ -9,11 +9,13 @@ from typing import Any, get_args
 
 import numpy as np
 
+from smdl.common.local_engine import Engine, Local
 from smdl.common.messages import choice, number, one_of, whole_number
 from smdl.common.names import KeptRow
 from smdl.engine.jit import compiled
 from smdl.engine.pool import Array
-from smdl.engine.similar_pairs import Progress, SimilarPairs, UnitRows, scan, similar_pairs
+from smdl.engine.similar_pairs import Progress, SimilarPairs, scan, similar_pairs
+from smdl.engine.unit_rows import RowArray, SomeRows, UnitRows, same_rows, unusable
 
 KEEP = get_args(KeptRow)
 
@@ -146,22 +148,26 @@ class CopySearch:
 
     @classmethod
     def run(
-        cls, features: np.ndarray, similarity: float, floor: float | None, against: np.ndarray | None, keep: str,
+        cls, features: RowArray, similarity: float, floor: float | None, against: np.ndarray | None, keep: str,
         keep_by: np.ndarray | None, seed: int = 0, progress: Progress | None = None, pairs: SimilarPairs | None = None,
+        engine: Engine | None = None,
     ) -> "CopySearch":  # fmt: skip
-        """Search, unless the pairs are given."""
+        """Search, unless the pairs are given. The tasks of the search run on the engine, by default in this process."""
         whole_number("seed", seed, least=0)
         lowest = max(2 * similarity - 1, 0.5 * similarity) if floor is None else threshold(floor)
         if lowest > similarity:
             raise ValueError(choice("floor", floor, f"at most the similarity, {similarity}"))
-        arrays = [features] if against is None else [against, features]
+        arrays: list[RowArray] = [features] if against is None else [against, features]
+        engine = engine or Local()
         rows, first = UnitRows(arrays), 0 if against is None else len(against)
         prefer = np.arange(len(features), 0, -1.0) if keep == "first" else None
         prefer = prefer if keep_by is None else keep_by
-        same = _same(rows, first, prefer)
+        same = same_rows(rows, first, prefer, engine)
         unique = np.flatnonzero(same == np.arange(len(rows)))
         if pairs is None:
-            found = similar_pairs(SomeRows(rows, unique), int(np.searchsorted(unique, first)), lowest, seed, progress)
+            some = rows if len(unique) == len(rows) else SomeRows(rows, unique)
+            before = int(np.searchsorted(unique, first))
+            found = similar_pairs(some, before, lowest, seed, progress, engine)
             pairs = _in_all_rows(found, unique, len(rows))
         return cls(rows, first, lowest, same, pairs, prefer)
 
@@ -225,47 +231,11 @@ class CopySearch:
         keeper[found[free]], value[found[free]] = row, similarities[free]
 
 
-class SomeRows(UnitRows):
-    """Some of the rows, numbered from 0."""
-
-    def __init__(self, rows: UnitRows, some: np.ndarray) -> None:
-        self.all, self.some, self.width = rows, some, rows.width
-
-    def __len__(self) -> int:
-        return len(self.some)
-
-    def raw(self, rows: np.ndarray) -> np.ndarray:
-        return self.all.raw(self.some[rows])
-
-
 def _in_all_rows(found: SimilarPairs, unique: np.ndarray, rows: int) -> SimilarPairs:
     """Return pairs of unique rows as pairs of all rows."""
     lengths, cut = np.zeros(rows, np.int64), np.full(rows, -1.0, np.float32)
     lengths[unique], cut[unique] = np.diff(found.starts), found.cut
     return found._replace(starts=np.concatenate([[0], np.cumsum(lengths)]), others=unique[found.others], cut=cut)
-
-
-def _same(rows: UnitRows, first: int, prefer: np.ndarray | None) -> np.ndarray:
-    """Return for each row the preferred one of those with the same numbers: of `against` before all others."""
-    weights = np.random.default_rng(0).integers(1, 1 << 62, size=rows.width, dtype=np.uint64) | np.uint64(1)
-    keys = np.empty(len(rows), np.uint64)
-    with np.errstate(over="ignore"):
-        for block in rows.blocks():
-            bits = (rows.raw(block) + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 becomes 0
-            bits = (bits ^ (bits >> np.uint64(15))) * np.uint64(0x9E3779B97F4A7C15)
-            keys[block] = ((bits ^ (bits >> np.uint64(31))) * weights).sum(axis=1, dtype=np.uint64)
-    value = np.full(len(rows), np.inf)
-    value[first:] = 0.0 if prefer is None else prefer
-    order = np.lexsort((np.arange(len(rows)), -value, keys))
-    heads = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] ^ np.uint64(1)) != 0)
-    same = np.empty(len(rows), np.int64)
-    same[order] = order[heads[np.searchsorted(heads, np.arange(len(rows)), side="right") - 1]]
-    copies = np.flatnonzero(same != np.arange(len(rows)))
-    for start in range(0, len(copies), 1 << 14):
-        part = copies[start : start + (1 << 14)]
-        differ = (rows.raw(part) != rows.raw(same[part])).any(axis=1)
-        same[part[differ]] = part[differ]  # two rows of one key
-    return same
 
 
 @compiled
@@ -325,16 +295,6 @@ def matrix(name: str, given: Array, width: int | None = None) -> np.ndarray:
     if len(bad):
         raise ValueError(f"{name} must be finite rows that are not all zeros, got row {bad[0]} and {len(bad) - 1} more")
     return found
-
-
-def unusable(rows: np.ndarray) -> np.ndarray:
-    """Return the rows without a direction: not finite, or all zeros."""
-    found = [np.empty(0, np.int64)]
-    for start in range(0, len(rows), 1 << 14):
-        block = np.asarray(rows[start : start + (1 << 14)], np.float32)
-        lengths = np.abs(block).max(axis=1)
-        found.append(start + np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0))))
-    return np.concatenate(found)
 
 
 def _values(given: Array, rows: int) -> np.ndarray:

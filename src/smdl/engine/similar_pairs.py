@@ -6,12 +6,16 @@ its nearest cells. How many cells is decided by the exact pairs of random rows; 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from smdl.common.local_engine import Engine, Local
+from smdl.engine.blocks import tiles
+from smdl.engine.unit_rows import READ, UnitRows
 
 #: Rows up to which every pair is looked at.
 EXACT_ROWS = 30_000
@@ -25,41 +29,12 @@ RECALL, PROBES = 0.9995, (4, 8, 16, 32)
 LONGEST, HELD = 64, 30_000_000
 #: Rows of a block of similarities: of the one side, of the other.
 BLOCK, OTHERS = 2048, 8192
+#: Fewest similarities of a task.
+TASK = 1 << 25
 #: How far the similarity of the components may be off, by the size of their type.
 SLACK = {4: 1e-4, 2: 4e-3}
 
 Progress = Callable[[str, int, int], None]
-
-
-class UnitRows:
-    """The rows of one or several arrays, scaled to length 1 where they are read."""
-
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self.arrays = arrays
-        self.offsets = np.cumsum([0, *(len(array) for array in arrays)])
-        self.width = int(arrays[0].shape[1])
-
-    def __len__(self) -> int:
-        return int(self.offsets[-1])
-
-    def raw(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows as float32."""
-        found = np.empty((len(rows), self.width), np.float32)
-        places = np.searchsorted(self.offsets, rows, side="right") - 1
-        for number, array in enumerate(self.arrays):
-            inside = places == number
-            if inside.any():
-                found[inside] = array[rows[inside] - self.offsets[number]]
-        return found
-
-    def __getitem__(self, rows: np.ndarray) -> Tensor:
-        found = torch.from_numpy(self.raw(rows))
-        return found / found.norm(dim=1, keepdim=True)
-
-    def blocks(self, size: int = 16_384) -> Iterator[np.ndarray]:
-        """Yield the numbers of all rows, block by block."""
-        for start in range(0, len(self), size):
-            yield np.arange(start, min(len(self), start + size))
 
 
 class SimilarPairs(NamedTuple):
@@ -79,131 +54,198 @@ class SimilarPairs(NamedTuple):
 class Components(NamedTuple):
     """All rows in the space of their principal components, and the length of what is left out."""
 
-    values: Tensor  # (N, P)
-    rest: Tensor  # (N,)
+    values: np.ndarray  # (N, P)
+    rest: np.ndarray  # (N,) float32
 
     def bounds(self, some: np.ndarray, others: np.ndarray) -> Tensor:
         """Return upper bounds of the similarities of some rows and others."""
-        one, two = (self.values[torch.from_numpy(rows)].float() for rows in (some, others))
-        first, second = (self.rest[torch.from_numpy(rows)] for rows in (some, others))
+        one, two = (torch.from_numpy(self.values[rows]).float() for rows in (some, others))
+        first, second = (torch.from_numpy(self.rest[rows]) for rows in (some, others))
         return torch.addmm(first[:, None] * second, one, two.T)
 
 
+class RowBlock(NamedTuple):
+    """Rows that are compared with other rows, and how much of the work is done then."""
+
+    some: np.ndarray
+    others: np.ndarray
+    done: int
+    total: int
+
+
 def similar_pairs(
-    rows: UnitRows, first: int, floor: float, seed: int = 0, progress: Progress | None = None
+    rows: UnitRows,
+    first: int,
+    floor: float,
+    seed: int = 0,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> SimilarPairs:
     """Return the pairs (i, j) of similarity ≥ floor. Row i is at least `first`: earlier rows are not compared with each
-    other."""
-    components = _components(rows, seed)
-    slack = SLACK[components.values.element_size()]
-    recall, tasks = 1.0, _all_pairs(len(rows), first)
+    other. The engine changes where the work is done, and no pair."""
+    engine, report = engine or Local(), progress or (lambda *_: None)
+    held_rows = engine.hold(rows)
+    components = _components(rows, held_rows, seed, report, engine)
+    held = engine.hold(components)
+    recall, blocks = 1.0, _all_pairs(len(rows), first)
     if len(rows) > EXACT_ROWS:
-        recall, found = _cell_pairs(rows, components, first, floor, seed)
-        tasks = tasks if found is None else found
-    held, cut = _Held(len(rows)), np.full(len(rows), -1.0, np.float32)
-    for done, (some, others, total) in enumerate(tasks):
-        held.add(*_above(rows, components, some, others, floor, slack))
-        if held.count > HELD:
-            held.shorten(cut)
-        if progress is not None:
-            progress("comparing rows, block", done + 1, total)
-    held.shorten(cut)
-    return _symmetric(held, cut, first, recall)
+        cells = _Cells(rows, held_rows, components, held, first, floor, seed, report, engine)
+        recall, blocks = cells.recall, blocks if cells.probes is None else cells.blocks()
+    pairs, cut = _Held(len(rows)), np.full(len(rows), -1.0, np.float32)
+    slack = SLACK[components.values.itemsize]
+    tasks = ((held, floor, slack, several) for several in _tasks(blocks))
+    for found, done, total in engine.in_order(_compare, held_rows, tasks):
+        pairs.add(*found)
+        if pairs.count > HELD:
+            pairs.shorten(cut)
+        report("comparing rows, block", done, total)
+    pairs.shorten(cut)
+    return _symmetric(pairs, cut, first, recall)
 
 
 def scan(rows: UnitRows, row: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
     """Return all other rows whose similarity with a row reaches the floor, and the similarities."""
     one, found, similarities = rows[np.array([row])], [], []
-    for block in rows.blocks():
-        values = (rows[block] @ one[0]).numpy()
-        inside = (values >= floor) & (block != row)
-        found.append(block[inside])
+    for part in tiles(len(rows), READ):
+        values = (rows[part] @ one[0]).numpy()
+        inside = np.flatnonzero(values >= floor)
+        found.append(inside + part.start)
         similarities.append(values[inside])
-    return np.concatenate(found), np.concatenate(similarities)
+    others, values = np.concatenate(found), np.concatenate(similarities)
+    return others[others != row], values[others != row]
 
 
-def _components(rows: UnitRows, seed: int) -> Components:
+def _components(rows: UnitRows, held_rows: Any, seed: int, report: Progress, engine: Engine) -> Components:
     """Project all rows on the first principal components of some."""
     few = np.arange(len(rows))
     if len(rows) > COMPONENT_ROWS:
         few = np.sort(np.random.default_rng([seed, 0]).choice(len(rows), COMPONENT_ROWS, replace=False))
     width, some = min(COMPONENTS, rows.width), rows[few]
-    axes = torch.linalg.eigh((some.T @ some).double())[1][:, -width:].float()
-    half = len(rows) * width * 4 > 1 << 30
-    values, rest = torch.empty(len(rows), width, dtype=torch.half if half else torch.float), torch.empty(len(rows))
-    for block in rows.blocks():
-        part, place = rows[block], slice(int(block[0]), int(block[-1]) + 1)
-        projected = part @ axes
-        values[place] = projected
-        rest[place] = (part.square().sum(dim=1) - projected.square().sum(dim=1)).clamp_min(0).sqrt()
-    return Components(values, rest)
+    axes = torch.linalg.eigh((some.T @ some).double())[1][:, -width:].float().numpy()
+    kind = np.float16 if len(rows) * width * 4 > 1 << 30 else np.float32
+    found = Components(np.empty((len(rows), width), kind), np.empty(len(rows), np.float32))
+    parts, held = list(tiles(len(rows), READ)), engine.hold(axes)
+    projected = engine.in_order(_project, held_rows, ((held, kind, part) for part in parts))
+    for part, (values, rest) in zip(parts, projected, strict=True):
+        found.values[part], found.rest[part] = values, rest
+        report("reading rows, row", part.stop, len(rows))
+    return found
 
 
-def _all_pairs(count: int, first: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+def _project(rows: UnitRows, axes: np.ndarray, kind: type, part: slice) -> tuple[np.ndarray, np.ndarray]:
+    values = rows[part]
+    projected = values @ torch.tensor(axes)
+    rest = (values.square().sum(dim=1) - projected.square().sum(dim=1)).clamp_min(0).sqrt()
+    return projected.numpy().astype(kind), rest.numpy()
+
+
+def _all_pairs(count: int, first: int) -> Iterator[RowBlock]:
     """Yield blocks of rows and of the rows before them and among them: every pair once."""
-    starts = range(first, count, BLOCK)
+    starts, done = range(first, count, BLOCK), 0
     total = sum(math.ceil(min(count, start + BLOCK) / OTHERS) for start in starts)
     for start in starts:
         some = np.arange(start, min(count, start + BLOCK))
-        for before in range(0, int(some[-1]) + 1, OTHERS):
-            yield some, np.arange(before, min(int(some[-1]) + 1, before + OTHERS)), total
+        for part in tiles(int(some[-1]) + 1, OTHERS):
+            done += 1
+            yield RowBlock(some, np.arange(part.start, part.stop), done, total)
 
 
-def _cell_pairs(
-    rows: UnitRows, components: Components, first: int, floor: float, seed: int
-) -> tuple[float, Iterator[tuple[np.ndarray, np.ndarray, int]] | None]:
-    """Return the recall and the blocks of rows to compare, cell by cell; no blocks if cells miss too many pairs."""
-    rng, count = np.random.default_rng([seed, 1]), len(rows)
-    cells = int(4 * math.sqrt(count))
-    centres = components.values[torch.from_numpy(rng.choice(count, cells, replace=False))].float()
-    nearest = torch.empty(count, min(PROBES[-1], cells), dtype=torch.int32)
-    for block in rows.blocks(4096):
-        place = slice(int(block[0]), int(block[-1]) + 1)
-        nearest[place] = (components.values[place].float() @ centres.T).topk(nearest.shape[1], dim=1).indices.int()
-    drawn = rng.permutation(np.arange(first, count))[: 2 * SAMPLE]
-    tried, measured = (_exact_pairs(rows, some, floor) for some in (drawn[:SAMPLE], drawn[SAMPLE:]))
-    probes = next((number for number in PROBES if _share(nearest, *tried, number, first) >= RECALL), None)
-    if probes is None:
-        return 1.0, None
-    recall = _share(nearest, *measured, probes, first) if len(measured[0]) else float("nan")
-    return recall, _cell_blocks(nearest[:, :probes].numpy(), first, cells)
+class _Cells:
+    """Rows by the cells that they are nearest to, and how many cells a row is compared with; none if cells miss too
+    many pairs."""
+
+    def __init__(
+        self, rows: UnitRows, held_rows: Any, components: Components, held: Any, first: int, floor: float, seed: int,
+        report: Progress, engine: Engine,
+    ) -> None:  # fmt: skip
+        rng, count = np.random.default_rng([seed, 1]), len(rows)
+        self.first, self.count = first, int(4 * math.sqrt(count))
+        centres = engine.hold(components.values[rng.choice(count, self.count, replace=False)])
+        self.nearest = np.empty((count, min(PROBES[-1], self.count)), np.int32)
+        parts = list(tiles(count, READ))
+        found = engine.in_order(_nearest_cells, held, ((centres, self.nearest.shape[1], part) for part in parts))
+        for part, nearest in zip(parts, found, strict=True):
+            self.nearest[part] = nearest
+            report("dividing rows into cells, row", part.stop, count)
+        drawn = rng.permutation(np.arange(first, count))[: 2 * SAMPLE]
+        one, two, held_drawn = [], [], engine.hold((drawn, rows[drawn].numpy()))
+        pairs = engine.in_order(_pairs_of_some, held_rows, ((held_drawn, floor, part) for part in parts))
+        for part, (places, others) in zip(parts, pairs, strict=True):
+            one.append(places)
+            two.append(others)
+            report("measuring the recall, row", part.stop, count)
+        places, others = np.concatenate(one), np.concatenate(two)
+        tried, measured = ((drawn[places[side]], others[side]) for side in (places < SAMPLE, places >= SAMPLE))
+        self.probes = next((number for number in PROBES if self._share(*tried, number) >= RECALL), None)
+        self.recall = 1.0
+        if self.probes is not None:
+            self.recall = self._share(*measured, self.probes) if len(measured[0]) else float("nan")
+
+    def _share(self, one: np.ndarray, two: np.ndarray, probes: int) -> float:
+        """Return the share of pairs that are compared, from either side, if a row looks into so many cells."""
+        if not len(one):
+            return 1.0 if probes >= PROBES[-2] else 0.0  # nothing to decide by: not the fewest
+        found = (self.nearest[one, :probes] == self.nearest[two, :1]).any(axis=1)
+        found |= (two >= self.first) & (self.nearest[two, :probes] == self.nearest[one, :1]).any(axis=1)
+        return float(found.mean())
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows that are compared with a cell, and the rows of the cell."""
+        nearest = self.nearest[:, : self.probes]
+        home = np.argsort(nearest[:, 0], kind="stable")
+        homes = np.searchsorted(nearest[home, 0], np.arange(self.count + 1))
+        asking = nearest[self.first :].ravel()
+        order = np.argsort(asking, kind="stable")
+        edges = np.searchsorted(asking[order], np.arange(self.count + 1))
+        order = order // nearest.shape[1] + self.first
+        for cell in range(self.count):
+            some, others = order[edges[cell] : edges[cell + 1]], home[homes[cell] : homes[cell + 1]]
+            for low in tiles(len(some), BLOCK):
+                for left in tiles(len(others), OTHERS):
+                    yield RowBlock(some[low], others[left], cell + 1, self.count)
 
 
-def _cell_blocks(nearest: np.ndarray, first: int, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Yield the rows that are compared with a cell, and the rows of the cell."""
-    home = np.argsort(nearest[:, 0], kind="stable")
-    homes = np.searchsorted(nearest[home, 0], np.arange(cells + 1))
-    asking = nearest[first:].ravel()
-    order = np.argsort(asking, kind="stable")
-    edges, order = np.searchsorted(asking[order], np.arange(cells + 1)), order // nearest.shape[1] + first
-    for cell in range(cells):
-        some, others = order[edges[cell] : edges[cell + 1]], home[homes[cell] : homes[cell + 1]]
-        for low in range(0, len(some), BLOCK):
-            for left in range(0, len(others), OTHERS):
-                yield some[low : low + BLOCK], others[left : left + OTHERS], cells
+def _nearest_cells(components: Components, centres: np.ndarray, count: int, part: slice) -> np.ndarray:
+    """Return the nearest cells of each row, the nearest first."""
+    axes = torch.from_numpy(centres.astype(np.float32)).T
+    parts = (part.start + np.arange(few.start, few.stop) for few in tiles(part.stop - part.start, 4096))
+    found = [(torch.from_numpy(components.values[rows]).float() @ axes).topk(count, dim=1).indices for rows in parts]
+    return torch.cat(found).int().numpy()
 
 
-def _exact_pairs(rows: UnitRows, some: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of some rows with any other row."""
-    ones, firsts, seconds = rows[some], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    if not len(some):
-        return firsts[0], seconds[0]
-    for block in rows.blocks():
-        one, two = (places.numpy() for places in (ones @ rows[block].T >= floor).nonzero(as_tuple=True))
-        firsts.append(some[one])
-        seconds.append(block[two])
-    one, two = np.concatenate(firsts), np.concatenate(seconds)
-    return one[one != two], two[one != two]
+def _pairs_of_some(
+    rows: UnitRows, some: tuple[np.ndarray, np.ndarray], floor: float, part: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return all pairs of some rows, by their places, with other rows of a part."""
+    drawn, ones = some
+    one, two = (torch.tensor(ones) @ rows[part].T >= floor).numpy().nonzero()
+    two += part.start
+    differ = drawn[one] != two
+    return one[differ], two[differ]
 
 
-def _share(nearest: Tensor, one: np.ndarray, two: np.ndarray, probes: int, first: int) -> float:
-    """Return the share of pairs that are compared, from either side, if a row looks into so many cells."""
-    if not len(one):
-        return 1.0 if probes >= PROBES[-2] else 0.0  # nothing to decide by: not the fewest
-    cells = nearest.numpy()
-    found = (cells[one, :probes] == cells[two, :1]).any(axis=1)
-    found |= (two >= first) & (cells[two, :probes] == cells[one, :1]).any(axis=1)
-    return float(found.mean())
+def _tasks(blocks: Iterator[RowBlock]) -> Iterator[list[RowBlock]]:
+    """Join small blocks."""
+    joined: list[RowBlock] = []
+    for block in blocks:
+        joined.append(block)
+        if sum(len(each.some) * len(each.others) for each in joined) >= TASK:
+            yield joined
+            joined = []
+    if joined:
+        yield joined
+
+
+def _compare(
+    rows: UnitRows, components: Components, floor: float, slack: float, blocks: list[RowBlock]
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int, int]:
+    """Return the pairs of some blocks, of each row at most one more than are kept in the end."""
+    found = zip(*(_above(rows, components, *block[:2], floor, slack) for block in blocks), strict=True)
+    one, two, values = (np.concatenate(arrays) for arrays in found)
+    if len(one) > LONGEST:
+        one, two, values, place = _sorted(one, two, values)
+        one, two, values = (array[place <= LONGEST] for array in (one, two, values))
+    return (one, two, values), blocks[-1].done, blocks[-1].total
 
 
 def _above(
@@ -247,14 +289,20 @@ class _Held:
 
     def shorten(self, cut: np.ndarray) -> None:
         """Keep the most similar pairs of each row, at most LONGEST; note in `cut` how similar the last of them is."""
-        one, two, values = self.all()
-        order = np.lexsort((two, -values, one))
-        one, two, values = one[order], two[order], values[order]
-        place = np.arange(len(one)) - np.searchsorted(one, one)
+        one, two, values, place = _sorted(*self.all())
         last = np.flatnonzero(place == LONGEST)
         cut[one[last]] = np.maximum(cut[one[last]], values[last - 1]) if len(last) else cut[one[last]]
         keep = place < LONGEST
         self._parts, self.count = [(one[keep], two[keep], values[keep])], int(keep.sum())
+
+
+def _sorted(
+    one: np.ndarray, two: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs by their first row, the most similar first, and the place of each among those of its row."""
+    order = np.lexsort((two, -values, one))
+    one = one[order]
+    return one, two[order], values[order], np.arange(len(one)) - np.searchsorted(one, one)
 
 
 def _symmetric(held: _Held, cut: np.ndarray, first: int, recall: float) -> SimilarPairs:

@@ -12,6 +12,7 @@ import torch
 from smdl import __version__
 from smdl.common.environment import cores
 from smdl.common.interrupts import Interrupted
+from smdl.common.local_engine import Engine
 from smdl.common.messages import choice, one_of, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked
@@ -25,7 +26,7 @@ from smdl.engine.plan import picks_from_a_subset, with_sample
 from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
-from smdl.files.engines import ENGINES, Engine
+from smdl.files.engines import ENGINES
 from smdl.files.explanation import LONG, explain_files, seconds
 from smdl.files.file_plan import FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
@@ -169,14 +170,15 @@ class Chooser:
         dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
         if len(dropped):
             display.note(f"{len(dropped)} rows with {fault} are left out")
-        return dropped if self.request.dedup is None else self._without_copies(dropped, display)
+        return dropped if self.request.dedup is None else self._without_copies(dropped, engine, display)
 
-    def _without_copies(self, dropped: np.ndarray, display: Display) -> np.ndarray:
+    def _without_copies(self, dropped: np.ndarray, engine: Engine, display: Display) -> np.ndarray:
         """Return the rows to leave out, and near-copies with them."""
         display.phase("looking for near-copies")
         used = np.setdiff1d(np.arange(len(self.source)), dropped, assume_unique=True)
         with self._work_folder():
-            found = search_copies(self.source, used, float(self.request.dedup or 1), self.request.folder, display)
+            limit, folder = float(self.request.dedup or 1), self.request.folder
+            found = search_copies(self.source, used, limit, folder, display, engine=engine)
         display.note(f"{len(used) - len(found.kept):,} near-copies are left out")
         return np.setdiff1d(np.arange(len(self.source)), used[found.kept], assume_unique=True)
 

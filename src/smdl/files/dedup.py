@@ -14,6 +14,7 @@ import torch
 from smdl import __version__
 from smdl.common.environment import cores
 from smdl.common.interrupts import Interrupted
+from smdl.common.local_engine import Engine, Local
 from smdl.common.messages import choice, one_of, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import (
@@ -25,9 +26,12 @@ from smdl.common.storage import (
     write_json,
     write_sealed,
 )
-from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold, unusable
+from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
+from smdl.engine.unit_rows import unusable
 from smdl.files.checks import check_output
+from smdl.files.engines import ENGINES
+from smdl.files.file_features import features_for, features_of
 from smdl.files.kept_parts import key_of
 from smdl.files.output import Table, marked_table, table_bytes
 from smdl.files.request import settings_of
@@ -59,6 +63,7 @@ class DedupRequest:
     keep_by: str | None = None
     against: str | None = None
     seed: int = 0
+    engine: str = "local"
     threads: int | None = None
     skip_nan: bool = False
     spreadsheet_safe: bool = False
@@ -77,6 +82,7 @@ class Deduplicator:
         self.request = request
         threshold(request.similarity)
         one_of("keep", request.keep, KEEP)
+        one_of("engine", request.engine, ENGINES)
         whole_number("seed", request.seed, least=0)
         if request.threads is not None and request.threads > cores():
             raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
@@ -98,16 +104,20 @@ class Deduplicator:
         request, started = self.request, time.perf_counter()
         if request.threads:
             torch.set_num_threads(request.threads)
+        engine = ENGINES[request.engine]()
         try:
             with disk_errors(request.folder):
                 request.folder.mkdir(parents=True, exist_ok=True)
             with locked(request.folder):
-                used = self.input.load(display)
+                stamps = self.rows.stamps()
+                used = self.input.load(display, engine)
                 display.phase("looking for near-copies")
                 found = search_copies(
                     self.rows, used, request.similarity, request.folder, display, request.keep,
-                    None if self.prefer is None else self.prefer[used], self.against, request.seed,
+                    None if self.prefer is None else self.prefer[used], self.against, request.seed, engine,
                 )  # fmt: skip
+                for number, stamp in enumerate(stamps):
+                    self.rows.check_stamp(number, stamp)
                 table = self._table(found, used)
                 if kept := self.output.write(table_bytes(request.out, self._shown(table, used[found.kept]))):
                     display.note(f"{request.out} was changed after it was written: it is now {kept}")
@@ -117,6 +127,8 @@ class Deduplicator:
                 return numbers
         except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT, "the same command") from None
+        finally:
+            engine.close()
 
     def _prefer(self) -> np.ndarray | None:
         """Return the numbers by which a row of a group is kept."""
@@ -221,15 +233,17 @@ def search_copies(
     prefer: np.ndarray | None = None,
     against: np.ndarray | None = None,
     seed: int = 0,
+    engine: Engine | None = None,
 ) -> Deduplication:
     """Find near-copies among the used rows of files. The neighbours are kept in the folder: another threshold above
-    their floor needs no other search."""
+    their floor needs no other search. The engine changes no neighbour."""
+    engine = engine or Local()
     key = key_of(__version__, RULES, rows.fingerprint(), used, keep, prefer, against, seed)
-    features = rows.whole() if len(used) == len(rows) else features_of(rows, used)
+    features = features_for(rows, used, travels=not isinstance(engine, Local))
     floor, pairs = _read_pairs(folder / "neighbours", key, similarity)
     if pairs is not None:
         display.note("the neighbours are kept from an earlier search")
-    search = CopySearch.run(features, similarity, floor, against, keep, prefer, seed, display.step, pairs)
+    search = CopySearch.run(features, similarity, floor, against, keep, prefer, seed, display.step, pairs, engine)
     if pairs is None:
         file = io.BytesIO()
         np.savez(file, floor=search.floor, **search.pairs._asdict())
@@ -270,12 +284,6 @@ def kept_features(path: str, request: DedupRequest) -> np.ndarray | None:
     inside = file.take(["row"], every)["row"].astype(np.int64)
     rows = inside + earlier.offsets[[numbers[shard] for shard in shards.tolist()]]
     return features_of(earlier, np.sort(rows[is_kept]))
-
-
-def features_of(rows: Rows, wanted: np.ndarray) -> np.ndarray:
-    """Return the features of rows in any order."""
-    unique, where = np.unique(wanted, return_inverse=True)
-    return rows.features_at(unique)[where]
 
 
 def _optional(values: Sequence[Any] | np.ndarray, given: np.ndarray) -> np.ndarray:

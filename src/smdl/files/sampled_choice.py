@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smdl.common.local_engine import Engine
 from smdl.common.messages import choice
 from smdl.common.progress import Display
 from smdl.engine.greedy.subset import Lists, Staged, rises
 from smdl.engine.objective import Problem
 from smdl.engine.pool import Pool
 from smdl.engine.randomness import draws, sample_compiled, stream
-from smdl.files.engines import Engine
 from smdl.files.job import ChosenPart, Job, objective_of
 from smdl.files.rows import Rows
 

@@ -11,6 +11,7 @@ import torch
 
 from smdl.common.environment import cores
 from smdl.common.interrupts import Interrupted
+from smdl.common.local_engine import Local
 from smdl.common.messages import choice, whole_number
 from smdl.common.progress import Display
 from smdl.common.storage import ProtectedOutput, disk_errors, locked, write_json
@@ -75,7 +76,7 @@ class RowScorer:
             with disk_errors(request.folder):
                 request.folder.mkdir(parents=True, exist_ok=True)
             with locked(request.folder):
-                used = self.input.load(display)
+                used = self.input.load(display, Local())
                 display.phase("looking for neighbours")
                 rows = self.input.rows
                 features = rows.whole() if len(used) == len(rows) else rows.features_at(used)

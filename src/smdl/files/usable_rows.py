@@ -6,8 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
+from smdl.common.local_engine import Engine
 from smdl.common.progress import Display
-from smdl.engine.near_copies import unusable
+from smdl.engine.unit_rows import unusable
 from smdl.files.checks import NO_TEXT, check_usable
 from smdl.files.embedding import Embedder
 from smdl.files.images import LISTING, ImageRows, check_images, open_images
@@ -67,11 +68,11 @@ class UsableRows:
             self.embedder = Embedder(str(self.request.model), self.rows)
             self.rows = self.embedder.source
 
-    def load(self, display: Display) -> np.ndarray:
+    def load(self, display: Display, engine: Engine) -> np.ndarray:
         """Embed the texts, and return the rows that can be compared."""
         dropped = np.empty(0, np.int64) if self.embedder is None else self._embed(self.embedder, display)
         display.phase("checking the input")
-        dropped = np.union1d(dropped, self._unusable(dropped))
+        dropped = np.union1d(dropped, self._unusable(dropped, display, engine))
         if len(dropped):
             display.note(f"{len(dropped)} rows with {NO_DIRECTION} are left out")
         return np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
@@ -84,14 +85,21 @@ class UsableRows:
         embedder.write(display)
         return dropped
 
-    def _unusable(self, known: np.ndarray) -> np.ndarray:
-        bad = []
-        for number in range(len(self.rows.shards)):
-            found, start = [np.empty(0, np.int64)], 0
-            for block in self.rows.blocks(number):
-                found.append(start + unusable(block))
-                start += len(block)
-            bad.append(np.setdiff1d(np.concatenate(found), known - self.rows.offsets[number]))
+    def _unusable(self, known: np.ndarray, display: Display, engine: Engine) -> np.ndarray:
+        count, found = len(self.rows.shards), dict[int, np.ndarray]()
+        for number, rows in engine.run(rows_without_direction, self.rows, {n: (n,) for n in range(count)}):
+            found[number] = np.setdiff1d(rows, known - self.rows.offsets[number])
+            display.step("checking the input, file", len(found), count)
+        bad = [found[number] for number in range(count)]
         if isinstance(self.rows, ImageRows) and not self.request.skip_nan:
             check_images(self.rows, bad[0])
         return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)
+
+
+def rows_without_direction(source: Rows, number: int) -> np.ndarray:
+    """Return the rows of a shard that are not finite, or zeros alone."""
+    found, start = [np.empty(0, np.int64)], 0
+    for block in source.blocks(number):
+        found.append(start + unusable(block))
+        start += len(block)
+    return np.concatenate(found)
