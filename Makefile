@@ -9,7 +9,7 @@ KERNEL_TESTS := tests/engine/test_frozen_selections.py tests/engine/test_extreme
 PARALLEL := -n auto --dist loadgroup
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test fuzz test-fast test-lowest test-integrations bench docs dist install clean
+.PHONY: demo test fuzz test-fast test-lowest test-cuda test-integrations bench docs dist install clean
 
 demo: install
 	$(BIN)/python examples/demo.py --out runs/demo
@@ -32,6 +32,10 @@ test-fast: install
 # The fast tests with the lowest versions that pyproject.toml admits. Versions of numba cannot share a cache.
 test-lowest: $(LOWEST)/.installed
 	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/pytest $(PARALLEL) -m "not slow and not integrations"
+
+# The tests that run on any device, on a GPU. `make test` runs them on the CPU. SMDL_DEVICE names another device: mps.
+test-cuda: install
+	SMDL_DEVICE=$(or $(SMDL_DEVICE),cuda) $(BIN)/pytest -m cuda -rs
 
 # The tests that need other frameworks, in an environment of their own. `make test` leaves them out.
 test-integrations: $(INTEGRATIONS)/.installed

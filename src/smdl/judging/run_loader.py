@@ -31,7 +31,8 @@ class RunLoader:
         refit: Balance | None = None,
     ) -> None:
         """`refit` says how the last layer is fitted again after the last step."""
-        self.loader, self.total_steps, self._refit = loader, total_steps, refit
+        self.loader, self.total_steps = loader, total_steps
+        self._refit: Balance | None = refit
         self.steps_per_epoch = len(loader)
         #: Steps done so far.
         self.step = 0
@@ -99,7 +100,7 @@ class LoaderFactory:
     ) -> None:
         self._settings = {"batch_size": batch_size, "seed": seed}
         self._dataset, self._method, self._total_steps = dataset, as_method(method), total_steps
-        self._refit = refit
+        self._refit: Balance | None = refit
         self._before_step = before_step or (lambda loader: loader.step < loader.total_steps)
         self._loaders: list[tuple[nn.Module, RunLoader]] = []
 
