@@ -1,4 +1,4 @@
-"""Class quotas: every class equally often in pools and batches."""
+"""Class quotas: every class equally often in every batch."""
 
 import copy
 from itertools import chain
@@ -13,9 +13,8 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import smdl
-from smdl.loading.candidates.class_quotas import batch_quotas, deal_equally, first_of_each, rounded
-from smdl.loading.strategies.strategy import ClassQuotas
-from smdl.loading.strategies.submodular import Submodular
+from smdl.loading.candidates.class_quotas import deal_equally, rounded
+from smdl.scoring import suspects
 from tests.toys import epoch_of, sgd, train
 
 
@@ -86,35 +85,33 @@ def test_samples_of_unknown_class_are_as_frequent_as_in_the_dataset():
     assert len(set(fill.tolist())) == 33, "a class with too few samples leaves its part to the others"
 
 
-@pytest.mark.parametrize("optimizer", ["lazy", "naive"])
-def test_picks_within_quotas_are_those_of_select(optimizer):
-    rng = np.random.default_rng(0)
-    pool = smdl.Pool(rng.normal(size=(30, 4)).astype(np.float32))
-    classes = np.arange(30) % 3 * 5
-    strategy = Submodular("facility_location", optimizer=optimizer)
-    strategy.quotas = ClassQuotas(classes, {0: 1, 5: 4, 10: 0})
-    found = strategy.select(pool, np.arange(30), 5, rng).indices
-    assert np.unique(classes[found], return_counts=True)[1].tolist() == [1, 4]
-    wanted = smdl.select(pool, "facility_location", 5, groups=classes, per_group={0: 1, 5: 4, 10: 0})
-    assert found.tolist() == np.asarray(wanted.indices).tolist()
-
-
-def test_quotas_of_a_batch_are_the_shares_of_its_pool():
-    classes, rng = np.array([0] * 6 + [4] * 3 + [9] * 3), np.random.default_rng(0)
-    assert batch_quotas(classes, 4, rng) == {0: 2, 4: 1, 9: 1}
-    assert first_of_each(classes, {0: 2, 4: 1, 9: 1}).tolist() == [0, 1, 6, 9]
-
-
 def test_batches_for_a_balanced_test_set_hold_every_class_equally_often():
-    """Pools of 36 hold 13 samples of the large classes and all 10 of the small one."""
     data, network = tail(), model()
     loader = loader_of(network)
     first = train(loader, network, sgd(network), len(loader))
     assert sorted(chain(*first)) == list(range(120)), "the first epoch is a plain pass"
     for batch in train(loader, network, sgd(network), 2 * len(loader)):
-        held = np.bincount(data.tensors[1].numpy()[batch], minlength=3)
-        assert (held >= 3).all()
-        assert (held <= 5).all()
+        assert np.bincount(data.tensors[1].numpy()[batch]).tolist() == [4, 4, 4]
+    assert loader.seconds["scoring"] == 0, "nothing is scored: the batches are drawn at random within the classes"
+
+
+def test_samples_of_a_class_come_in_turn():
+    network = model()
+    loader = loader_of(network, trust="all")
+    train(loader, network, sgd(network), len(loader))
+    used = np.bincount(list(chain(*train(loader, network, sgd(network), len(loader)))), minlength=120)
+    assert [set(used[rows].tolist()) for rows in (slice(80), slice(80, 110), slice(110, 120))] == [{0, 1}, {1, 2}, {4}]
+
+
+def test_samples_with_suspect_labels_are_not_drawn(monkeypatch):
+    network = model()
+    loader = loader_of(network, trust="neighbours")
+    wrong = np.arange(120) % 4 == 0
+    monkeypatch.setattr(suspects.Votes, "suspect", property(lambda votes: wrong[: len(votes.own)]))
+    train(loader, network, sgd(network), 2 * len(loader))
+    used = list(chain(*train(loader, network, sgd(network), len(loader))))
+    assert len(used) == 120
+    assert not wrong[used].any()
 
 
 def test_the_same_seed_gives_the_same_batches_and_another_seed_others():
@@ -159,7 +156,6 @@ def test_targets_that_are_no_classes_are_refused():
         next(iter(loader))
 
 
-@pytest.mark.parametrize("options", [{"partitions": 3}, {"optimizer": "stochastic"}])
-def test_a_search_that_cannot_keep_quotas_is_refused(options):
-    with pytest.raises(ValueError, match='test_set="balanced" needs a strategy that takes quotas'):
-        smdl.DataLoader(tail(), model(), 12, candidates=smdl.Observed(test_set="balanced"), options=options)
+def test_a_strategy_without_scores_is_refused():
+    with pytest.raises(ValueError, match='test_set="balanced" needs a strategy that scores candidates'):
+        smdl.DataLoader(tail(), model(), 12, method="uniform", candidates=smdl.Observed(test_set="balanced"))

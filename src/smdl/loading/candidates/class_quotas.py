@@ -1,4 +1,4 @@
-"""Class quotas: how often each class is in a pool and in a batch."""
+"""Class quotas: how often each class is in a batch."""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def deal_equally(classes: np.ndarray, sizes: list[int], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield pools of the given sizes, with every class equally often, as far as it has enough samples.
+    """Yield batches of the given sizes, with every class equally often, as far as it has enough samples.
 
-    Each class has a shuffled deck of its own, so its samples are candidates equally often, give or take one, and no
-    pool holds a sample twice. Samples whose class is not known yet, −1, are as frequent as in the dataset.
+    Each class has a shuffled deck of its own, so its samples are drawn equally often, give or take one, and no
+    batch holds a sample twice. Samples whose class is not known yet, −1, are as frequent as in the dataset.
     """
     names, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
     members = [np.flatnonzero(codes == code) for code in range(len(names))]
@@ -28,7 +28,7 @@ def deal_equally(classes: np.ndarray, sizes: list[int], rng: np.random.Generator
 
 
 def _shares(names: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
-    """Return how many samples of each class a pool holds, in fractions of a sample: as many of each class, but all of
+    """Return how many samples of each class a batch holds, in fractions of a sample: as many of each class, but all of
     a class that has fewer."""
     total, known = counts.sum(), names >= 0
     exact = np.where(known, 0.0, size * counts / total)
@@ -39,7 +39,7 @@ def _shares(names: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
         if not small.any():
             break
         exact[small], free = counts[small], free & ~small
-    if not free.any():  # the classes hold too few: the samples of unknown class fill the pool
+    if not free.any():  # the classes hold too few: the samples of unknown class fill the batch
         exact[~known] = size - exact[known].sum()
     return exact
 
@@ -50,14 +50,3 @@ def rounded(exact: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     edges = np.floor(np.concatenate([[0.0], np.cumsum(exact)]) + rng.random() * (1 - 1e-6) + 1e-7).astype(np.int64)
     edges[-1] = edges[0] + total
     return np.diff(edges)
-
-
-def batch_quotas(classes: np.ndarray, size: int, rng: np.random.Generator) -> dict[int, int]:
-    """Return how many of `size` samples each class of a pool gets: its share of the pool."""
-    names, counts = np.unique(classes, return_counts=True)
-    return dict(zip(names.tolist(), rounded(counts * size / len(classes), rng).tolist(), strict=True))
-
-
-def first_of_each(classes: np.ndarray, quotas: dict[int, int]) -> np.ndarray:
-    """Return the places of the first samples of each class, as many as its quota."""
-    return np.concatenate([np.flatnonzero(classes == name)[:count] for name, count in quotas.items()])

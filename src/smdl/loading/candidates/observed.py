@@ -13,13 +13,13 @@ from torch import Tensor
 from smdl.common.messages import number, one_of, whole_number
 from smdl.common.names import FeatureType
 from smdl.common.saved_state import SavedState
-from smdl.engine.pool import Pool, host
+from smdl.engine.pool import host
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
-from smdl.loading.candidates.class_quotas import batch_quotas, deal_equally, first_of_each
+from smdl.loading.candidates.class_quotas import deal_equally
 from smdl.loading.candidates.random_pool import deal
 from smdl.loading.ranks import Ranks
-from smdl.loading.strategies.strategy import ClassQuotas, Strategy, drawn
+from smdl.loading.strategies.strategy import Strategy, drawn
 from smdl.scoring.batches import height, take
 from smdl.scoring.feature_cache import TYPES, FeatureCache
 from smdl.scoring.observation import Observation
@@ -64,7 +64,7 @@ class Observed(Candidates):
             the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all"; where
             many labels have hardly any support, it draws the batches of an epoch at random.
         test_set: what the data is like on which the model will be tested: "like_training", or "balanced", with all
-            classes alike. Then the batches hold every class equally often, and the strategy chooses within the classes.
+            classes alike. Then the batches hold every class equally often, and are drawn at random within the classes.
         dtype: how features are kept: float16, bfloat16 or float32
         device: where: "model" is the model's device, "cpu" is main memory
         sketch: keep this many random projections instead of the features. The head cannot be applied to them, so
@@ -123,10 +123,10 @@ class Observed(Candidates):
 
     def check(self, strategy: Strategy) -> None:
         super().check(strategy)
-        if self.test_set == "balanced" and not strategy.takes_quotas:
+        if self.test_set == "balanced" and not strategy.needs_scores:
             raise ValueError(
-                f'test_set="balanced" needs a strategy that takes quotas, such as smdl.Submodular with partitions=1 and'
-                f" the optimizer auto, lazy or naive, got {strategy.describe()}"
+                f'test_set="balanced" needs a strategy that scores candidates, because their labels come with the'
+                f" features, got {strategy.describe()}"
             )
 
     def set_workers(self, workers: int) -> int:
@@ -181,10 +181,12 @@ class Observed(Candidates):
             yield epoch.own_part(planned.selection) if planned.own is None else planned.own, batch
 
     def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
-        sizes = epoch.pool_sizes(1.0 if epoch.number < self.start else self.factor)
-        if self._has_quotas:
-            return list(deal_equally(self._classes, sizes, epoch.deck()))
-        return list(deal(epoch.samples, sizes, epoch.deck()))
+        if not self._has_quotas:
+            sizes = epoch.pool_sizes(1.0 if epoch.number < self.start else self.factor)
+            return list(deal(epoch.samples, sizes, epoch.deck()))
+        sizes, rows = epoch.pool_sizes(1.0), np.flatnonzero(~self._left_out)
+        rows = rows if len(rows) >= max(sizes) else np.arange(epoch.samples)
+        return [rows[places] for places in deal_equally(self._classes[rows], sizes, epoch.deck())]
 
     def prepare_epoch(self, epoch: DatasetEpoch) -> None:
         """Decide which classes have quotas, and judge the labels: which samples this epoch leaves out, or whether it
@@ -240,7 +242,7 @@ class Observed(Candidates):
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
         size, found = epoch.size(step) * (epoch.ranks.size if epoch.together else 1), None
-        if self._at_random and not self._has_quotas:
+        if self._at_random:
             return drawn(self._cache.never_seen_first(rows)[:size])
         if epoch.strategy.needs_scores:
             with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
@@ -265,26 +267,12 @@ class Observed(Candidates):
                 scores = scores.each(lambda values: values[at])
             pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
             pool.rows = rows
-        chosen = self._pick(epoch, pool, rows, size - len(unseen), step).renumbered(rows)
+        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
         if len(unseen) == 0:
             return chosen
         gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
         weights = None if chosen.weights is None else np.concatenate([np.ones(len(unseen)), chosen.weights])
         return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
-
-    def _pick(self, epoch: DatasetEpoch, pool: Pool, rows: np.ndarray, size: int, step: int) -> Selection:
-        """Choose places in the pool of these samples: by the strategy, or within the quotas of classes at random."""
-        if not self._has_quotas:
-            return epoch.choose(pool, np.arange(len(rows)), size, step, epoch.together)
-        classes = self._classes[rows]
-        quotas = batch_quotas(classes, size, epoch.rng(step, epoch.together))
-        if self._at_random:
-            return drawn(first_of_each(classes, quotas))
-        epoch.strategy.quotas = ClassQuotas(classes, quotas)
-        try:
-            return epoch.choose(pool, np.arange(len(rows)), size, step, epoch.together)
-        finally:
-            epoch.strategy.quotas = None
 
     def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
         """Forward the samples that were read along, and return the batch without them."""

@@ -1,19 +1,12 @@
 """Strategy: the part of a method that chooses a batch among candidates."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from smdl.engine.greedy.partition import Spread
 from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection
-
-
-class ClassQuotas(NamedTuple):
-    """How many picks each class gets."""
-
-    classes: np.ndarray  # (n,) of each row of the pool
-    picks: dict[int, int]  # by class
 
 
 class Strategy:
@@ -36,7 +29,6 @@ class Strategy:
         needs_errors: with needs_losses: `observe` gets ‖p − onehot(y)‖ of every sample trained on instead of its loss
         needs_labels: `set_labels` gets the class number of every sample of the dataset, before the first step
         needs_all: candidates must be the whole dataset, at every step: the strategy draws by its own rule
-        takes_quotas: `select` keeps to `quotas`, which candidates may set
         needs_length: `selects_at` depends on the length of the run
         repeats: the same candidates and scores always give the same batch
         evidence: what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
@@ -63,15 +55,12 @@ class Strategy:
     needs_errors: bool = False
     needs_labels: bool = False
     needs_all: bool = False
-    takes_quotas: bool = False
     needs_length: bool = False
     repeats: bool = False
     gathers: bool = False
     evidence: frozenset[str] | None = None
     #: Shares the parts of a search among the ranks; None unless all ranks make the same choice. Set by the loader.
     spread: Spread | None = None
-    #: How many picks each class gets in the next `select`; None is any number. Set by candidates if `takes_quotas`.
-    quotas: ClassQuotas | None = None
 
     def gather(self, mine: np.ndarray) -> np.ndarray:
         """Return the rows that every rank has found, put together. Replaced by the loader if there are several ranks:

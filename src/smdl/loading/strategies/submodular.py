@@ -30,14 +30,12 @@ class Submodular(Strategy):
         self.needs_reference = "feature_match" in self.objective.weights
         self.evidence = self.objective.needs
         self.repeats = optimizer != "stochastic"
-        self.takes_quotas = partitions == 1 and optimizer in ("auto", "lazy", "naive")
 
     def describe(self) -> str:
         return f"{self.objective!r}, {self.optimizer}, {self.partitions} partitions, epsilon {self.epsilon}"
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:
         assert pool is not None
-        limits = {} if self.quotas is None else {"groups": self.quotas.classes, "per_group": self.quotas.picks}
         chosen = pick(
             pool,
             self.objective,
@@ -49,6 +47,5 @@ class Submodular(Strategy):
             among=None if len(remaining) == len(pool) else remaining,
             threads=self.threads,
             spread=self.spread,
-            **limits,
         )
         return chosen.on_host()
