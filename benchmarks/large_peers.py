@@ -30,12 +30,12 @@ from timing import clock, commit, processor, shown
 WIDTH, SIZE = 384, 100
 
 
-def with_smdl(rows: np.ndarray, objective: str) -> Callable[[], np.ndarray]:
+def with_smdl(rows: np.ndarray, objective: Any) -> Callable[[], np.ndarray]:
     smdl.select(rows[:200], objective, 2)
     return first_call(rows, objective)
 
 
-def first_call(rows: np.ndarray, objective: str) -> Callable[[], np.ndarray]:
+def first_call(rows: np.ndarray, objective: Any) -> Callable[[], np.ndarray]:
     """smdl in a process that has not selected before: it loads its compiled loops from the disk."""
     return lambda: smdl.select(rows, objective, SIZE).indices
 
@@ -72,7 +72,7 @@ SIDES = {
 }
 
 
-def call(objective: str, side: str, n: int, seconds: int, gigabytes: int) -> dict[str, Any]:
+def call(objective: Any, side: str, n: int, seconds: int, gigabytes: int) -> dict[str, Any]:
     """Run one call in this process, which ends if it exceeds a limit."""
     resource.setrlimit(resource.RLIMIT_DATA, (gigabytes << 30, gigabytes << 30))
     function = SIDES[objective][side](features(n, width=WIDTH), objective)
@@ -85,7 +85,7 @@ def call(objective: str, side: str, n: int, seconds: int, gigabytes: int) -> dic
     return {"cpu": cpu / 1000, "wall": wall / 1000, "gb": peak, "picks": [int(pick) for pick in picks]}
 
 
-def in_a_process(objective: str, side: str, n: int, seconds: int, gigabytes: int) -> dict[str, Any]:
+def in_a_process(objective: Any, side: str, n: int, seconds: int, gigabytes: int) -> dict[str, Any]:
     arguments = (objective, side, n, seconds, gigabytes)
     code = f"import json, large_peers as p; print(json.dumps(p.call(*{arguments!r})))"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
@@ -97,7 +97,7 @@ def in_a_process(objective: str, side: str, n: int, seconds: int, gigabytes: int
     return {"failed": f"more than {gigabytes} GB" if "MemoryError" in error or "alloc" in error else error}
 
 
-def contest(objective: str, n: int, repeat: int, seconds: int, gigabytes: int) -> None:
+def contest(objective: Any, n: int, repeat: int, seconds: int, gigabytes: int) -> None:
     """Let the sides take turns and print a line per side. A side that failed takes no more turns."""
     done: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES[objective]}
     for _ in range(repeat):

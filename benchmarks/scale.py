@@ -46,7 +46,7 @@ def memory_beyond_map() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmData")) / 1e6
 
 
-def cell(path: str, objective: str, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
+def cell(path: str, objective: Any, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
     """Run one selection in this process. With groups, rows belong to random ones, and each has the same quota."""
     features = np.load(path, mmap_mode="r")
     limits: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def run_cells(options: argparse.Namespace) -> list[dict[str, Any]]:
     return done
 
 
-def _in_a_process(path: Path, objective: str, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
+def _in_a_process(path: Path, objective: Any, size: int, one_shot: bool, groups: int) -> dict[str, Any]:
     arguments = (str(path), objective, size, one_shot, groups)
     call = f"import json, scale; print(json.dumps(scale.cell(*{arguments!r})))"
     run = subprocess.run([sys.executable, "-c", call], cwd=Path(__file__).parent, capture_output=True, text=True)
