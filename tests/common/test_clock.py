@@ -3,6 +3,8 @@
 import itertools
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,33 +32,31 @@ def new_thread(monkeypatch):
 
 
 def burn(seconds):
-    """Use the core for so many CPU seconds of this thread; return them by the clock on the wall and by ours."""
-    wall, own, started = time.perf_counter(), clock.now(), time.thread_time()
+    """Use the core for so many CPU seconds of this thread; return them by our clock, and by the clock on the wall read
+    within and around ours: other work may come between any two readings."""
+    around, own, within, started = time.perf_counter(), clock.now(), time.perf_counter(), time.thread_time()
     while time.thread_time() - started < seconds:
         pass
-    return time.perf_counter() - wall, clock.now() - own
+    within, own = time.perf_counter() - within, clock.now() - own
+    return own, within, time.perf_counter() - around
 
 
-def compete(core, ready):
-    os.sched_setaffinity(0, {core})
-    ready.set()
-    burn(60)
+#: Another process, on the core that it is given.
+COMPETE = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
 
 
 @pytest.fixture
 def shared_core():
     """Run the threads that start from here on a core that another process uses too."""
     allowed = os.sched_getaffinity(0)
-    core, context = min(allowed), multiprocessing.get_context("spawn")
-    ready = context.Event()
-    other = context.Process(target=compete, args=(core, ready), daemon=True)
-    other.start()
-    assert ready.wait(60)
-    os.sched_setaffinity(0, {core})
-    yield
-    os.sched_setaffinity(0, allowed)
-    other.kill()
-    other.join()
+    core = min(allowed)
+    with subprocess.Popen([sys.executable, "-c", COMPETE, str(core)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        os.sched_setaffinity(0, {core})
+        yield
+        os.sched_setaffinity(0, allowed)
+        other.kill()
 
 
 @RECORDED
@@ -64,8 +64,8 @@ def shared_core():
 def test_time_without_a_core_does_not_count():
     with ThreadPoolExecutor(1) as threads:  # not the main thread: the record is that of the thread
         torch.set_num_threads(1)
-        wall, own = threads.submit(lambda: (torch.set_num_threads(1), burn(0.5))[1]).result()
-    assert own < 0.8 * wall, "about half of the core was ours"
+        own, within, _ = threads.submit(lambda: (torch.set_num_threads(1), burn(0.5))[1]).result()
+    assert own < 0.8 * within, "about half of the core was ours"
     assert own > 0.45
 
 
@@ -77,8 +77,8 @@ def test_it_counts_where_the_waiting_may_be_our_own_doing(why):
         torch.set_num_threads(2)
     else:
         clock.count_waiting()
-    wall, own = burn(0.3)
-    assert own == pytest.approx(wall, rel=0.01)
+    own, within, around = burn(0.3)
+    assert within <= own <= around
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -58,7 +58,7 @@ def test_the_batch_is_full_however_many_partitions_are_asked_for():
             assert len(np.unique(batch.indices)) == 30
 
 
-def test_partitions_are_drawn_anew_for_every_seed():
+def test_every_seed_draws_other_partitions():
     pool = clustered()
     batches = {tuple(smdl.select(pool, REDUNDANCY, 5, partitions=8, seed=seed).indices) for seed in range(6)}
     assert len(batches) > 1

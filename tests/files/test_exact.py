@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -146,6 +147,16 @@ def test_two_columns_of_one_name_are_an_error(capsys):
     pq.write_table(pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], ["a", "a"]), "x.parquet")
     select("x.parquet --size 1", code=2)
     assert "it has two columns of the name 'a'" in capsys.readouterr().err
+
+
+def test_a_csv_is_no_file_of_python_for_pyarrow(monkeypatch):
+    """Its threads would release such a file after Python has ended, and abort."""
+    given, open_csv = [], pa_csv.open_csv
+    monkeypatch.setattr(pa_csv, "open_csv", lambda file, *options: (given.append(file), open_csv(file, *options))[1])
+    write_csv("x.csv", {"id": range(20), "a": numbers(20)})
+    select("x.csv --ids id --features a --size 3")
+    assert given
+    assert {type(file) for file in given} == {pa.OSFile}
 
 
 def test_shards_with_other_columns_of_numbers_are_an_error(capsys):

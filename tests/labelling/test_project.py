@@ -99,10 +99,10 @@ def test_more_writes_a_round_that_does_not_ask_for_open_rows_again():
 def test_a_round_is_never_overwritten():
     begin()
     fill("round-1.csv")
-    Path("rows.labels/round-2.csv").write_text("somebody's own notes")
+    Path("rows.labels/round-2.csv").write_text("notes of a person")
     _, progress = resume()
     assert [path.name for path in progress.written] == ["round-3.csv"]
-    assert Path("rows.labels/round-2.csv").read_text() == "somebody's own notes"
+    assert Path("rows.labels/round-2.csv").read_text() == "notes of a person"
 
 
 def test_the_same_command_again_changes_nothing():

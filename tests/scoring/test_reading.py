@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
-from smdl.scoring.reading import Reader, ReadRequest, check_dataset, worker_was_killed
+from smdl.scoring.reading import Reader, ReadRequest, check_dataset, worker_errors, worker_was_killed
 from tests.toys import ManyAtOnce, Net, Shifted, Tuples, epoch_of, forwarded, make, same
 
 
@@ -162,6 +162,16 @@ def test_a_killed_worker_is_replaced_for_the_next_plan(tmp_path):
         assert torch.equal(torch.cat(rows), data.x[:9])
 
 
+def test_the_error_of_a_killed_worker_says_what_to_do():
+    """torch raises its error at whatever line the main process has reached, in the loader or in the loop around it."""
+    message = r"worker process .* was killed.*fewer workers.*starts new workers"
+    with pytest.raises(RuntimeError, match=message) as raised, worker_errors():
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+    assert worker_was_killed(raised.value)
+    with pytest.raises(RuntimeError, match=r"^another error$"), worker_errors():
+        raise RuntimeError("another error")
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full", "paper", "loss", "uniform"])
 def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers):
@@ -169,8 +179,9 @@ def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers)
     loader = make(case, Fragile(30, marker), Net(), num_workers=workers)
     start = copy.deepcopy(loader.state_dict())
     if workers:
-        with pytest.raises(RuntimeError, match=r"worker process .* was killed.*fewer workers.*starts new workers"):
+        with pytest.raises(RuntimeError) as killed:
             epoch_of(loader)
+        assert worker_was_killed(killed.value)
         loader.load_state_dict(start)
     twin = make(case, Tuples(30), Net())
     for _ in range(2):

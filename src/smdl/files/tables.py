@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smdl.common.messages import install
-from smdl.files.row_files import Column, RowFile, opened, readable
+from smdl.files.row_files import Column, RowFile, is_url, opened, readable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -191,7 +191,9 @@ class CsvFile(TableFile):
         csv = arrow("pyarrow.csv")
         read, parse = csv.ReadOptions(block_size=CSV_BLOCK), csv.ParseOptions(newlines_in_values=True)
         convert = csv.ConvertOptions(include_columns=list(names), column_types=types)
-        with opened(self.path) as file, csv.open_csv(file, read, parse, convert) as batches:
+        # Threads of pyarrow may hold the file a little longer: if it were Python's, a program that ends then aborts
+        source = opened(self.path) if is_url(self.path) else arrow("pyarrow").OSFile(self.path)
+        with source as file, csv.open_csv(file, read, parse, convert) as batches:
             yield batches
 
 

@@ -119,7 +119,7 @@ def test_unknown_losses_rank_first():
     assert set(draw(strategy, 6, 5)) == {4}
 
 
-def test_samples_are_sorted_anew_only_after_so_many():
+def test_samples_are_sorted_again_only_after_so_many():
     strategy = warmed(constant(SHARPEST, sort_every=6), np.array([5.0, 1, 1, 1]))
     seen = []
     for _ in range(5):
