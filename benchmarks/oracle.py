@@ -1,4 +1,4 @@
-"""How much is there to gain? Perfect knowledge beside every method, at equal steps, on the settings of docs/results.md.
+"""How much is there to gain? Perfect knowledge beside every method, on the settings of docs/results.md.
 
 python benchmarks/oracle.py cifar10 --data ../shared/data --out runs/oracle-cifar10 --seeds 3
 """
@@ -68,6 +68,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first_seed", type=int, default=0, help="leaves out the seeds before it, those of a pilot")
     parser.add_argument("--steps", type=int, help="of each run, instead of the setting's own number")
+    parser.add_argument("--protocols", default="steps", help="steps, time or both")
+    parser.add_argument("--margin", type=float, help="of equivalence, in points of accuracy, instead of 0.5")
     parser.add_argument("--methods", default="uniform,balanced,recommended,uniform+refit,recommended+refit")
     parser.add_argument("--regimes", default="long-tail,hidden-tail,noisy")
     options = parser.parse_args()
@@ -89,8 +91,9 @@ def main() -> None:
         oracle=True,
         seeds=options.seeds,
         first_seed=options.first_seed,
-        protocols=["steps"],
-        timed=False,
+        protocols=options.protocols.split(","),
+        timed="time" in options.protocols,
+        margin=options.margin,
     )
     folder = run_plan(plan, options.out, display=Lines()).folder
     results = collect(folder)

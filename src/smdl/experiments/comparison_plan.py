@@ -54,7 +54,7 @@ class ComparisonPlan:
     planned_steps: int | None = None  # the baseline's, where the minutes made the runs shorter
     metric: str = ""  # what a training function of the user returns and is compared; empty: final test accuracy
     higher_is_better: bool = True
-    margin: float | None = None  # of equivalence, for such a metric
+    margin: float | None = None  # of equivalence; None: 0.5 points of accuracy, or 0.5 % of a metric of the user
     tune_learning_rate: bool = False  # of each arm, on a validation split, before the runs
     learning_rates: dict[str, dict[str, Any]] = field(default_factory=dict)  # arm -> what that found
     looks: list[int] = field(default_factory=list)  # numbers of seeds at which the results may end the experiment

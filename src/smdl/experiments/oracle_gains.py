@@ -54,12 +54,13 @@ def gain(
     oracle: Values,
     methods: Mapping[str, Values],
     looks: int,
+    margin: float = MARGIN,
 ) -> Gain:
     """Compare the oracle of a regime with its baseline, and the methods with both, over the seeds that all have."""
     seeds = sorted(baseline.keys() & oracle.keys())
     gap = paired_difference([oracle[seed] for seed in seeds], [baseline[seed] for seed in seeds], looks)
     equal = bool(seeds) and gap.half is None and gap.mean == 0 and len(seeds) >= FEWEST_SEEDS
-    equivalent = equal or (gap.half_90 is not None and abs(gap.mean or 0.0) + gap.half_90 <= MARGIN)
+    equivalent = equal or (gap.half_90 is not None and abs(gap.mean or 0.0) + gap.half_90 <= margin)
     found = Gain(regime, protocol, measure, gap.mean, gap.half, equivalent)
     if found.excludes_zero and (gap.mean or 0.0) > 0:
         found.shares.extend(_shares(baseline, oracle, methods))

@@ -324,7 +324,8 @@ def _gains(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
                 before, known = (_finals(runs, one, protocol, measure) for one in (rival, arm))
                 others = {name: _finals(runs, arm_name(name, regime), protocol, measure) for name in methods}
                 if before and known:
-                    found.append(gain(regime, protocol, measure, before, known, others, max(1, len(plan.looks))))
+                    looks, margin = max(1, len(plan.looks)), _margin(plan, before)
+                    found.append(gain(regime, protocol, measure, before, known, others, looks, margin))
     return found
 
 
@@ -335,12 +336,12 @@ def _finals(runs: list[RunRecord], arm: str, protocol: str, measure: str) -> dic
 
 
 def _margin(plan: ComparisonPlan, baseline: dict[int, float]) -> float:
-    """Return the margin of equivalence: 0.5 points of accuracy; of a metric of the user what the plan says, or 0.5 % of
-    the baseline's mean."""
-    if not plan.metric:
-        return MARGIN
+    """Return the margin of equivalence: what the plan says, or 0.5 points of accuracy, or 0.5 % of the mean of the
+    baseline by a metric of the user."""
     if plan.margin is not None:
         return plan.margin
+    if not plan.metric:
+        return MARGIN
     return RELATIVE_MARGIN * abs(fmean(baseline.values())) if baseline else 0.0
 
 

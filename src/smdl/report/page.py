@@ -98,9 +98,8 @@ def _direction(results: Results) -> str:
 
 
 def _margin(results: Results) -> str:
-    if not results.metric:
-        return f"{MARGIN:g} points"
-    return f"{max((test.margin for test in results.tests), default=0.0):.2g} in {results.metric}"
+    unit = f"in {results.metric}" if results.metric else "points"
+    return f"{max((test.margin for test in results.tests), default=MARGIN):.2g} {unit}"
 
 
 def _data(results: Results) -> str:
