@@ -305,3 +305,19 @@ def test_a_wrong_config_file_is_one_line_that_names_what_is_wrong(content, said,
 def test_an_unknown_option_names_the_options_that_may_be_meant(option, meant, tmp_path, monkeypatch, capsys):
     message = check(["train", option, "3"], tmp_path, monkeypatch, capsys)
     assert message == f"smdl: unknown option {option}; did you mean {meant}? See smdl train --help-all"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["train", "--epochs", "1", "--epochs=2"],
+        ["train", "--objective.redundancy=1", "--objective.redundancy=2"],
+        ["select", "x.npy", "--size", "10", "--size", "20"],
+        ["dedup", "x.npy", "--keep", "first", "--keep", "first"],
+        ["score", "--features", "a", "x.npy", "--features", "b"],
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_is_given_twice_is_an_error(argv, tmp_path, monkeypatch, capsys):
+    option = next(part for part in argv if part.startswith("--")).partition("=")[0]
+    assert check(argv, tmp_path, monkeypatch, capsys) == f"smdl: {option} is given twice: give it once"

@@ -114,6 +114,7 @@ class Parser(jsonargparse.ArgumentParser):
     def parse(self, arguments: list[str]) -> argparse.Namespace:
         """Return the command's own options; if it trains, also its `config`; and the names of the `given` options, of
         `--optimizer.lr` the first part."""
+        self._check_repeats(arguments)
         try:
             parsed = self.parse_args(arguments)
             options: dict[str, Any] = {action.dest: parsed[action.dest] for action in self.own}
@@ -127,6 +128,15 @@ class Parser(jsonargparse.ArgumentParser):
             self.error(str(error), error)
         given = {re.split("[.=]", argument[2:])[0] for argument in arguments if argument.startswith("--")}
         return argparse.Namespace(**options, given=given)
+
+    def _check_repeats(self, arguments: list[str]) -> None:
+        """Raise a ValueError if an option is given twice: argparse would silently take the last value."""
+        given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+        for option in dict.fromkeys(given):
+            action = self._option_string_actions.get(option)
+            collects = action is not None and (action.nargs == 0 or isinstance(action, argparse._AppendAction))
+            if given.count(option) > 1 and not collects:
+                raise ValueError(f"{option} is given twice: give it once")
 
     def check_names(self, values: Any, prefix: str = "--") -> None:
         """Raise a ValueError if a config file sets something that is not an option."""
