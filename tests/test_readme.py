@@ -1,7 +1,10 @@
 """The pages of the documentation: their code runs, their links lead somewhere, every method and term has a card."""
 
+import doctest
+import inspect
 import re
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from smdl.cli.options import COMMANDS
 from smdl.engine.terms import TERMS
 from smdl.loading.methods import METHODS
 from smdl.training.config import TrainConfig
+from tests.test_architecture import imports_in
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -60,6 +64,51 @@ def test_the_files_that_the_page_names_exist(page):
     named = re.findall(r"`((?:src/smdl|tests|benchmarks|docs|examples)/[\w/.-]+)[`:]", page.read_text())
     missing = [name for name in named if "NAME" not in name and not (ROOT / name).exists()]
     assert not missing, f"{page.name} names {missing}"
+
+
+def is_public(name: str) -> bool:
+    """Whether a dotted name begins with a public name of smdl, or with a module that docs/api.md declares public."""
+    modules = re.findall(r"^- `(smdl\.[\w.]+)`:", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    return name.split(".")[1] in smdl.__all__ or any(f"{name}.".startswith(f"{module}.") for module in modules)
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name leads somewhere: through attributes, and through modules that are not imported yet."""
+    found: Any = smdl
+    for number, part in enumerate(name.split(".")[1:], 2):
+        try:
+            found = getattr(found, part) if hasattr(found, part) else import_module(".".join(name.split(".")[:number]))
+        except ImportError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_names_of_smdl_on_the_page_are_public_and_exist(page):
+    prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    named = re.findall(r"(?<![\w./])smdl(?:\.\w+)+", " ".join(re.findall(r"`([^`]+)`", prose)))
+    wrong = [name for name in named if not (is_public(name) and exists(name))]
+    assert not wrong, f"{page.name} names {wrong}"
+
+
+def examples() -> dict[str, str]:
+    """Return the code that readers copy: that of pages, tutorials, docstrings and examples. examples/demo.py makes the
+    picture of the first page, and is no example of use."""
+    files = [path for folder in ("docs/tutorials", "examples") for path in (ROOT / folder).glob("*.py")]
+    found = {path.name: path.read_text() for path in files if path.name != "demo.py"}
+    found |= {str(page.relative_to(ROOT)): "\n".join(code_of(page)) for page in PAGES}
+    for name in smdl.__all__:
+        parts = doctest.DocTestParser().get_examples(inspect.getdoc(getattr(smdl, name)) or "")
+        found[name] = "".join(part.source for part in parts)
+    return found
+
+
+def test_no_example_imports_what_is_internal():
+    imported = {place: imports_in(code) for place, code in examples().items()}
+    used = {place: {name for name in names if name.startswith("smdl.")} for place, names in imported.items()}
+    assert any(used.values())
+    internal = {place: {name for name in names if not is_public(name)} for place, names in used.items()}
+    assert {place: names for place, names in internal.items() if names} == {}
 
 
 def test_the_readme_is_short():

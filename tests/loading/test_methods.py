@@ -174,6 +174,6 @@ def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
     assert make_method(TrainConfig(objective={"redundancy": None})).objective == smdl.Objective.recommended()
 
 
-def test_sources_of_the_config_are_the_public_ones():
+def test_candidates_of_the_config_are_the_public_ones():
     assert set(CANDIDATES.values()) == {smdl.Full, smdl.Observed, smdl.RandomPool}
     assert np.all([issubclass(kind, smdl.Candidates) for kind in CANDIDATES.values()])

@@ -156,8 +156,8 @@ def usual_methods() -> list[str]:
     made = {name: method.make() for name, method in METHODS.items()}
     return [
         name
-        for name, (strategy, source) in made.items()
-        if not (strategy.needs_reference or (strategy.needs_scores and source.plain_scoring))
+        for name, (strategy, candidates) in made.items()
+        if not (strategy.needs_reference or (strategy.needs_scores and candidates.plain_scoring))
     ]
 
 

@@ -117,7 +117,7 @@ class LoaderFactory:
             if name in options:
                 raise ValueError(f"`{name}` cannot be set in make_loader: smdl.compare sets it")
         if self._method.make()[1].needs_features:
-            options.pop("scoring_dataset", None)  # this source forwards no sample for scoring
+            options.pop("scoring_dataset", None)  # these candidates forward no sample for scoring
         samples, short = len(self._dataset), bool(options.get("drop_last"))  # type: ignore[arg-type]
         epochs = math.ceil(self._total_steps / max(1, steps_per_epoch(samples, self._settings["batch_size"], short)))
         made = DataLoader(self._dataset, model, method=self._method, epochs=epochs, **self._settings, **options)

@@ -44,10 +44,11 @@ class Method:
 
     Examples:
         >>> import smdl
-        >>> from smdl.loading.strategies.submodular import Submodular
-        >>> spread_out = smdl.Method("spread_out", Submodular, options={"objective": "redundancy"})
-        >>> spread_out.objective
-        Objective(redundancy=1.0)
+        >>> class Last(smdl.Strategy):
+        ...     def __init__(self, step=1):
+        ...         self.step = step
+        >>> smdl.Method("every_other", Last, smdl.Full(), options={"step": 2}).candidates
+        Full(every=5, replacement=False)
     """
 
     name: str

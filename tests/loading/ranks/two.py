@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 import smdl
 from smdl.loading.strategies.strategy import drawn
 from smdl.scoring.scorer import Scorer
-from tests.loading.candidates.test_own_source import EveryOther
+from tests.loading.candidates.test_own_candidates import EveryOther
 from tests.loading.ranks.group import everywhere
 from tests.toys import CASES, Net, Tuples, make, numbers_of, sgd
 
@@ -127,7 +127,7 @@ def one_rank_may_save_alone(folder: Path) -> None:  # noqa: ARG001
 
 
 def choices_for_all_ranks_are_those_of_one_process(folder: Path) -> None:  # noqa: ARG001
-    """Sources that choose for all ranks at once: what both train on is what one process trains on."""
+    """Candidates that choose for all ranks at once: what both train on is what one process trains on."""
     group = alone()
     for case in ("uniform_full", "balanced", "loss", "loss_recomputed", "recommended_full", "paper", "replacement"):
         model, data, chosen = Net().eval(), Tuples(32), []

@@ -1,4 +1,4 @@
-"""A source of the user's own, as docs/loader.md describes it."""
+"""Candidates of the user's own, as docs/loader.md describes it."""
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ class EveryOther(smdl.Candidates):
         self.counts = state["counts"].numpy().copy()
 
 
-def test_a_source_of_ones_own_decides_what_is_chosen_from():
+def test_own_candidates_decide_what_is_chosen_from():
     data = Tuples(30)
     loader = smdl.DataLoader(data, Net(), 4, candidates=EveryOther())
     for step, (x, y) in enumerate(loader):
@@ -44,7 +44,7 @@ def test_a_source_of_ones_own_decides_what_is_chosen_from():
     assert loader.state_dict()["candidates"]["counts"].tolist() == [4] * 30
 
 
-def test_its_state_is_saved_with_the_loaders():
+def test_their_state_is_saved_with_the_loaders():
     loader, model, optimizer = begun("recommended", candidates=EveryOther())
     seen = train(loader, model, optimizer, 12)
     first = begun("recommended", candidates=EveryOther())
@@ -58,7 +58,7 @@ def test_its_state_is_saved_with_the_loaders():
     assert torch.equal(*counts)
 
 
-def test_it_works_with_every_method_that_does_not_need_the_whole_dataset():
+def test_they_work_with_every_method_that_does_not_need_the_whole_dataset():
     for method in ("uniform", "recommended", "paper"):
         loader = smdl.DataLoader(Tuples(30), Net(), 4, method=method, candidates=EveryOther())
         assert len(epoch_of(loader)) == 8
