@@ -157,13 +157,35 @@ def test_pairs_near_the_threshold_are_on_their_sides_of_it():
         ({"keep_by": np.zeros(3)}, "keep_by must be 5 finite numbers"),
         ({"against": np.ones((2, 3))}, "the width of against must be that of the features, 2, got 3"),
         ({"features": np.array([[0.0, 0.0], [1.0, 0.0]])}, "not all zeros, got row 0"),
-        ({"features": np.array([[np.nan, 0.0], [1.0, 0.0]])}, "must be finite rows"),
+        ({"features": np.array([[np.nan, 0.0], [1.0, 0.0]])}, "as float32, are finite"),
+        ({"features": np.full((2, 2), 1e300)}, "as float32, are finite and not all zeros, got row 0 and 1 more"),
         ({"features": np.ones(3)}, "features must be numbers of shape"),
     ],
 )
 def test_bad_input_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         smdl.deduplicate(**{"features": np.ones((5, 2)), "similarity": 0.95} | options)
+
+
+@pytest.mark.parametrize("exponent", [-100, -80, 66, 124])
+def test_a_power_of_two_changes_no_row_that_is_kept(exponent):
+    """Squares of float32 below 2^-75 or above 2^64 are zero or infinite."""
+    values = piles(11)
+    expected, found = smdl.deduplicate(values), smdl.deduplicate(np.ldexp(values, exponent))
+    assert found.kept.tolist() == expected.kept.tolist()
+    assert found.similarity.tobytes() == expected.similarity.tobytes()
+    own = np.arange(len(values)) % 2 * exponent  # the same row at two scales is a copy of similarity 1
+    mixed = smdl.deduplicate(np.ldexp(values, own[:, None]))
+    assert mixed.kept.tolist() == expected.kept.tolist()
+
+
+def test_bfloat16_is_read_as_float32():
+    values = torch.from_numpy(piles(12)).bfloat16()
+    prefer = torch.arange(len(values)).bfloat16()
+    found = smdl.deduplicate(values, keep_by=prefer, against=values[:3])
+    expected = smdl.deduplicate(values.float(), keep_by=prefer.float(), against=values[:3].float())
+    assert found.copy_of.tolist() == expected.copy_of.tolist()
+    assert smdl.score(values).rank.tolist() == smdl.score(values.float()).rank.tolist()
 
 
 def test_one_row_is_kept():

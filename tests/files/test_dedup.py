@@ -101,7 +101,7 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
     values[3], values[5, 2] = 0.0, np.nan
     np.save("bad.npy", values)
     dedup("bad.npy", code=2)
-    assert "2 rows have numbers that are not finite, or zeros alone: bad.npy row 3, bad.npy row 5" in (
+    assert "2 rows have numbers that, as float32, are not finite or zeros alone: bad.npy row 3, bad.npy row 5" in (
         capsys.readouterr().err
     )
     assert not Path("kept.csv").exists()
@@ -118,7 +118,7 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
         ("x.npy --keep last", "unknown keep 'last'"),
         ("x.npy --keep_by score", "unknown column of keep_by 'score'"),
         ("x.npy --against narrow.npy", "--against must have the width of the input, 8, got 3"),
-        ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that are not finite"),
+        ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that, as float32, are not finite"),
         ("x.npy --out x.npy", "--out must not be one of the input files"),
         ("x.npy --out .", "--out must be a file"),
         ("x.npy --text body", "--text and --model belong together"),
@@ -167,6 +167,17 @@ def test_select_may_leave_out_near_copies_first(values, monkeypatch):
     chosen = [int(line["index"]) for line in read("chosen.csv")]
     assert chosen == kept[smdl.select(values[kept], "facility_location", 20).indices].tolist()
     assert main(["select", "x.npy", "--size", "190", "--dedup", "0.95"]) == 2
+
+
+@pytest.mark.parametrize("command", ["select x0.npy --size 10 --out", "label x0.npy --size 5 --out"])
+def test_a_row_of_zeros_is_an_error_of_dedup_or_left_out(command, values, monkeypatch, capsys):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    values[7] = 0
+    np.save("x0.npy", values)
+    assert main([*command.split(), "a.csv", "--dedup", "0.95"]) == 2
+    message = "1 row has numbers that, as float32, are not finite or zeros alone: x0.npy row 7"
+    assert message in capsys.readouterr().err
+    assert main([*command.split(), "b.csv", "--dedup", "0.95", "--skip_nan"]) == 0
 
 
 def test_select_excludes_the_copies_of_an_earlier_dedup(values, monkeypatch):

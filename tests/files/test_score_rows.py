@@ -31,7 +31,7 @@ def test_the_output_has_the_scores_of_every_row(rows, capsys):
         ("shards --similarity 1.5", "similarity"),
         ("shards --neighbours 0", "whole number ≥ 1"),
         ("shards --out s.npy", "--out must be a table"),
-        ("zeros.npy", "1 row has numbers that are not finite, or zeros alone: zeros.npy row 3"),
+        ("zeros.npy", "1 row has numbers that, as float32, are not finite or zeros alone: zeros.npy row 3"),
         ("one.npy", "at least two rows"),
         ("shards --text body", "--text and --model belong together"),
     ],

@@ -134,8 +134,9 @@ class Parser(jsonargparse.ArgumentParser):
         given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
         for option in dict.fromkeys(given):
             action = self._option_string_actions.get(option)
-            collects = action is not None and (action.nargs == 0 or isinstance(action, argparse._AppendAction))
-            if given.count(option) > 1 and not collects:
+            is_flag = action is not None and action.nargs == 0
+            collects = self.command.own.get(option, {}).get("action") == "extend"
+            if given.count(option) > 1 and not (is_flag or collects):
                 raise ValueError(f"{option} is given twice: give it once")
 
     def check_names(self, values: Any, prefix: str = "--") -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
+import torch
 
 from smdl.common.local_engine import Engine, Local
 from smdl.common.messages import choice, number, one_of, whole_number
@@ -286,19 +287,28 @@ def _nearest_kept(starts, others, values, limit, keeper, value, first):
 
 def matrix(name: str, given: Array, width: int | None = None) -> np.ndarray:
     """Return rows as an array of finite numbers, none of them all zeros."""
-    found = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asanyarray(given)  # type: ignore[union-attr]
+    found = _array(given)
     if found.ndim != 2 or not found.size or found.dtype.kind not in "fiub":
         raise ValueError(choice(name, f"{found.dtype} of shape {found.shape}", "numbers of shape (rows, columns)"))
     if width is not None and found.shape[1] != width:
         raise ValueError(choice(f"the width of {name}", found.shape[1], f"that of the features, {width}"))
     bad = unusable(found)
     if len(bad):
-        raise ValueError(f"{name} must be finite rows that are not all zeros, got row {bad[0]} and {len(bad) - 1} more")
+        rule = f"{name} must be rows that, as float32, are finite and not all zeros"
+        raise ValueError(f"{rule}, got row {bad[0]} and {len(bad) - 1} more")
     return found
 
 
+def _array(given: Array) -> np.ndarray:
+    """Return an array, or the values of a tensor: those of bfloat16, which NumPy does not have, as float32."""
+    if not isinstance(given, torch.Tensor):
+        return np.asanyarray(given)
+    found = given.detach().cpu()
+    return (found.float() if found.dtype == torch.bfloat16 else found).numpy()
+
+
 def _values(given: Array, rows: int) -> np.ndarray:
-    found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)  # type: ignore[union-attr]
+    found = _array(given)
     if found.shape != (rows,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
         raise ValueError(choice("keep_by", f"{found.dtype} of shape {found.shape}", f"{rows} finite numbers"))
     return found.astype(np.float64)

@@ -12,6 +12,8 @@ from smdl.engine.blocks import tiles
 
 #: Rows that are read at once.
 READ = 1 << 14
+#: Lengths of rows whose squares neither overflow nor underflow in float32.
+SAFE = (1e-15, 1e15)
 
 
 class RowArray(Protocol):
@@ -46,7 +48,18 @@ class UnitRows:
 
     def __getitem__(self, rows: np.ndarray | slice) -> Tensor:
         found = torch.from_numpy(self.raw(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows))
-        return found / found.norm(dim=1, keepdim=True)
+        lengths = found.norm(dim=1, keepdim=True)
+        if len(found) and not SAFE[0] < float(lengths.min()) <= float(lengths.max()) < SAFE[1]:
+            found = _scaled(found)  # by powers of two: the unit rows have the same bits
+            lengths = found.norm(dim=1, keepdim=True)
+        return found / lengths
+
+
+def _scaled(rows: Tensor) -> Tensor:
+    """Return rows times powers of two, so that the largest number of each is between ½ and 1."""
+    exponents = torch.frexp(rows.abs().amax(dim=1, keepdim=True)).exponent
+    half = -exponents // 2  # the whole power may be no float32
+    return torch.ldexp(torch.ldexp(rows, half), -exponents - half)
 
 
 class SomeRows(UnitRows):
@@ -91,10 +104,11 @@ def _keys(rows: UnitRows, part: slice) -> np.ndarray:
 
 
 def unusable(rows: np.ndarray) -> np.ndarray:
-    """Return the rows without a direction: not finite, or all zeros."""
+    """Return the rows without a direction: not finite as float32, or all zeros."""
     found = [np.empty(0, np.int64)]
     for part in tiles(len(rows), READ):
-        block = np.asarray(rows[part], np.float32)
+        with np.errstate(over="ignore"):
+            block = np.asarray(rows[part], np.float32)
         lengths = np.abs(block).max(axis=1)
         found.append(part.start + np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0))))
     return np.concatenate(found)

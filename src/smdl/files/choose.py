@@ -39,6 +39,7 @@ from smdl.files.rows import ROLES, Rows, open_rows
 from smdl.files.sampled_choice import choose_sampled
 from smdl.files.snapshot import write_snapshot
 from smdl.files.texts import TextRows, open_text
+from smdl.files.usable_rows import row_check
 
 #: Raise it when the same request may give other rows, so that results of an older version are not continued.
 RULES = 4
@@ -163,10 +164,11 @@ class Chooser:
         """Return the rows to leave out."""
         display.phase("checking the input")
         found: dict[int, np.ndarray] = {}
-        for number, rows in engine.run(unfinished_rows, self.source, {n: (n,) for n in range(len(self.source.shards))}):
+        check, bad = row_check(self.request.dedup)
+        for number, rows in engine.run(check, self.source, {n: (n,) for n in range(len(self.source.shards))}):
             found[number] = rows
             display.step("checking the input, file", len(found), len(self.source.shards))
-        fault = NOT_FINITE if self.embedder is None else f"{NO_TEXT}, or {NOT_FINITE}"
+        fault = bad if self.embedder is None else f"{NO_TEXT}, or {bad}"
         dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
         if len(dropped):
             display.note(f"{len(dropped)} rows with {fault} are left out")

@@ -28,7 +28,7 @@ from smdl.common.storage import (
 )
 from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
-from smdl.engine.unit_rows import unusable
+from smdl.engine.unit_rows import UnitRows, unusable
 from smdl.files.checks import check_output
 from smdl.files.engines import ENGINES
 from smdl.files.file_features import features_for, features_of
@@ -217,8 +217,8 @@ class Deduplicator:
         if not len(pairs):
             return []
         one, two = (used[pairs[:, side]] for side in (0, 1))
-        both = [torch.from_numpy(features_of(self.rows, rows).astype(np.float32)) for rows in (one, two)]
-        values = torch.nn.functional.cosine_similarity(both[0], both[1])
+        both = [UnitRows([features_of(self.rows, rows)])[slice(0, len(rows))] for rows in (one, two)]
+        values = (both[0] * both[1]).sum(dim=1)
         shown = zip(places(self.rows, one), places(self.rows, two), values.tolist(), strict=True)
         return [{"row": row, "other": other, "similarity": value} for row, other, value in shown]
 

@@ -1,6 +1,6 @@
 """UsableRows: the input of a command that compares rows by direction, opened, embedded and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -9,14 +9,14 @@ import numpy as np
 from smdl.common.local_engine import Engine
 from smdl.common.progress import Display
 from smdl.engine.unit_rows import unusable
-from smdl.files.checks import NO_TEXT, check_usable
+from smdl.files.checks import NO_TEXT, NOT_FINITE, check_usable, unfinished_rows
 from smdl.files.embedding import Embedder
 from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
 from smdl.files.texts import TextRows, open_text
 
 #: What is wrong with rows that have no direction.
-NO_DIRECTION = "numbers that are not finite, or zeros alone"
+NO_DIRECTION = "numbers that, as float32, are not finite or zeros alone"
 
 
 class RowRequest(Protocol):
@@ -96,8 +96,13 @@ class UsableRows:
         return check_usable(self.rows, bad, NO_DIRECTION, self.request.skip_nan)
 
 
+def row_check(dedup: float | None) -> tuple[Callable[[Rows, int], np.ndarray], str]:
+    """Return what finds the rows of a shard that a choice cannot use, and what is wrong with them."""
+    return (unfinished_rows, NOT_FINITE) if dedup is None else (rows_without_direction, NO_DIRECTION)
+
+
 def rows_without_direction(source: Rows, number: int) -> np.ndarray:
-    """Return the rows of a shard that are not finite, or zeros alone."""
+    """Return the rows of a shard that are not finite as float32, or zeros alone."""
     found, start = [np.empty(0, np.int64)], 0
     for block in source.blocks(number):
         found.append(start + unusable(block))

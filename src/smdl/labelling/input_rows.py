@@ -7,12 +7,13 @@ import numpy as np
 
 from smdl.common.progress import Display
 from smdl.engine.near_copies import threshold
-from smdl.files.checks import NO_TEXT, NOT_FINITE, check_usable, unfinished_rows
+from smdl.files.checks import NO_TEXT, check_usable
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
 from smdl.files.texts import TextRows, open_text
+from smdl.files.usable_rows import row_check
 from smdl.labelling.annotation_formats import Line
 
 
@@ -83,10 +84,11 @@ class InputRows:
             display.phase(f"embedding the {what}")
             self.embedder.write(display)
         display.phase("checking the input")
-        bad = [np.union1d(unfinished_rows(source, number), rows) for number, rows in enumerate(empty)]
+        find, fault = row_check(self.settings.dedup)
+        bad = [np.union1d(find(source, number), rows) for number, rows in enumerate(empty)]
         if isinstance(source, ImageRows) and not skip:
             check_images(source, bad[0])
-        dropped = check_usable(source, bad, NOT_FINITE, skip)
+        dropped = check_usable(source, bad, fault, skip)
         if len(dropped):
             display.note(f"{len(dropped):,} rows that cannot be used are left out")
         self.kept = np.setdiff1d(np.arange(len(source)), dropped)
