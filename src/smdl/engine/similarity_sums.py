@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from smdl.engine import arithmetic
 from smdl.engine.blocks import ROWS, BlockSide, tiles
 from smdl.engine.geometry import Geometry
 from smdl.engine.pool import real
@@ -77,6 +78,8 @@ def _sums(geometry: Geometry, others: list[BlockSide], what: str) -> Tensor:
 def column_sums(geometry: Geometry) -> Tensor:
     """Return Σ_i s_ij over all samples i, of every sample j that is to be covered, (N,)."""
     wide, device = real(geometry.pool.device), geometry.pool.device
+    if geometry.similarities is not None and geometry.similarities.is_cpu:  # torch would first copy it as float64
+        return torch.from_numpy(arithmetic.column_sums(geometry.similarities.numpy()))
     if geometry.similarities is not None:
         return geometry.similarities.sum(0, dtype=wide)
     out = torch.zeros(count_of(geometry), dtype=wide, device=device)
