@@ -71,6 +71,20 @@ def test_a_pool_of_copies_has_nothing_to_gain_from(neighbours, normalize):
         assert selection.gains.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_parallel_gradients_of_different_lengths_pick_what_the_equations_pick(bias):
+    """All neighbours tie, unless a cosine of 1 is rounded differently for different lengths."""
+    chances = np.array([[0.5, 0.5], [0.5, 0.5], [0.625, 0.375]], np.float32)
+    pool = Pool(np.zeros((3, 1), np.float32), probabilities=chances, labels=np.zeros(3, np.int64), bias=bias)
+    objective = smdl.Objective(facility_location=0.1, distance="cosine", space="gradients", neighbours=2)
+    for path in (fast, in_torch):
+        for optimizer in ("naive", "lazy"):
+            chosen = path(pool, objective, 2, optimizer, seed=0)
+            indices, gains = specification.select(pool, objective, 2, optimizer)
+            assert chosen.indices.tolist() == indices
+            np.testing.assert_allclose(chosen.gains, gains, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("objective", [smdl.Objective.recommended(), smdl.Objective(redundancy=1, space="gradients")])
 @examples(12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
