@@ -3,7 +3,8 @@
 Each side gets the same features and makes everything that it needs of them: similarities, lists, scores. That
 preparation is part of its seconds, which are CPU seconds; the sides take turns. The picks are compared after the first
 pick of the peer, because some functions tie there: `same` is how many of the others are equal and in the same order,
-and `value` the ratio of F of the picks of smdl to F of the peer's, by `smdl.evaluate`.
+and `value` the ratio of F of the picks of smdl to F of the peer's, by `smdl.evaluate`. Set covers
+count concepts with random weights, so that no ties decide; `set_cover, equal weights` shows what ties do.
 Install the peers first: `pip install -e ".[bench]" scikit-learn`. Set OMP_NUM_THREADS=1 and NUMBA_NUM_THREADS=1.
 """
 
@@ -21,15 +22,16 @@ import torch
 import smdl
 
 torch.set_num_threads(1)
-LISTS, QUERIES = 64, 10
+MARKS, LISTS, QUERIES = 512, 64, 10
 
 
 class Data(NamedTuple):
     rows: np.ndarray  # (n, d) ≥ 0
     query: np.ndarray
     there: np.ndarray
-    marks: np.ndarray  # (n, 256) of 0 and 1
+    marks: np.ndarray  # (n, 512) of 0 and 1
     chances: np.ndarray  # (n, 64) in [0, 1]
+    weights: np.ndarray  # (512,) of the marks
 
 
 def make(n: int, width: int) -> Data:
@@ -38,9 +40,9 @@ def make(n: int, width: int) -> Data:
     centres = np.abs(rng.normal(size=(30, width)))
     rows = np.abs(centres[rng.integers(0, 30, n + 2 * QUERIES)] + 0.5 * rng.normal(size=(n + 2 * QUERIES, width)))
     rows = rows.astype(np.float32)
-    marks = (rng.random((n, 256)) < rng.random(256) * 0.05).astype(np.float32)
+    marks = (rng.random((n, MARKS)) < rng.random(MARKS) * 0.03).astype(np.float32)
     chances = (rng.random((n, LISTS)) ** 4).astype(np.float32)
-    return Data(rows[:n], rows[n : n + QUERIES], rows[n + QUERIES :], marks, chances)
+    return Data(rows[:n], rows[n : n + QUERIES], rows[n + QUERIES :], marks, chances, 0.5 + rng.random(MARKS))
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -110,7 +112,11 @@ def beside(data: Data) -> dict[str, Any]:
 
 
 def marked(data: Data) -> dict[str, Any]:
-    return {"cover_set": [set(np.flatnonzero(row).tolist()) for row in data.marks], "num_concepts": 256}
+    return {"cover_set": [set(np.flatnonzero(row).tolist()) for row in data.marks], "num_concepts": MARKS}
+
+
+def weighted(data: Data) -> dict[str, Any]:
+    return {**marked(data), "concept_weights": data.weights.tolist()}
 
 
 def likely(data: Data) -> dict[str, Any]:
@@ -121,9 +127,63 @@ def rows(data: Data) -> np.ndarray:
     return data.rows
 
 
+def scaled(data: Data) -> np.ndarray:
+    """Return every column from 0 to 1, as submodlib's feature-based function makes it."""
+    low = data.rows.min(0)
+    return (data.rows - low) / (data.rows.max(0) - low)
+
+
+def marks(data: Data) -> smdl.Pool:
+    return smdl.Pool(data.marks, feature_weights=data.weights)
+
+
+def chances(data: Data) -> np.ndarray:
+    return data.chances
+
+
+def features(data: Data, concave: str) -> dict[str, Any]:
+    mode = getattr(importlib.import_module("submodlib_cpp").FeatureBased, concave)
+    return {"features": data.rows.tolist(), "numFeatures": data.rows.shape[1], "sparse": False, "mode": mode}
+
+
+def mixture(data: Data, size: int) -> list[int]:
+    """Return apricot's picks with the weights that smdl has: it divides every function by one constant."""
+    module, table = importlib.import_module("apricot"), similar(data.rows)
+    parts = [
+        module.FacilityLocationSelection(size, **GRAPH),
+        module.SaturatedCoverageSelection(size, alpha=0.1, **GRAPH),
+    ]
+    weights = np.array([1.0 / len(table), 1.0 / (0.1 * table.sum())])
+    selector = module.MixtureSelection(size, parts, weights, metric="precomputed", optimizer="lazy", random_state=0)
+    return selector.fit(table).ranking.tolist()
+
+
+def covers(name: str, prefix: str, of: Callable[[Data], Any], made: Callable[[Data], Any], width: int) -> list[Case]:
+    """Return a cover alone and with concepts that are asked for, there already, or both: three quarters are asked
+    for, and half of all are there. smdl reads them as one row of 0 and 1, submodlib as sets."""
+    known = {"query": np.arange(width) < width * 3 // 4, "away_from": np.arange(width) >= width // 2}
+    names = {"query": "query_concepts", "away_from": "private_concepts"}
+    weights: dict[str, Any] = {name: 1.0}
+    cases = []
+    for form, function, given in (
+        ("", "", ()),
+        (", query", "MutualInformation", ("query",)),
+        (", away_from", "ConditionalGain", ("away_from",)),
+        (", both", "ConditionalMutualInformation", ("query", "away_from")),
+    ):
+        sets = {names[one]: set(np.flatnonzero(known[one]).tolist()) for one in given}
+        lines = {one: known[one].astype(np.float32)[None] for one in given}
+        peer = submodlib(f"{prefix}{function}Function", lambda data, sets=sets: {**made(data), **sets})
+        cases.append(
+            Case(name + form, smdl.Objective(**weights), of, {"submodlib": peer}, lambda _, lines=lines: lines)
+        )
+    return cases
+
+
 query = lambda data: {"query": data.query}  # noqa: E731
 there = lambda data: {"away_from": data.there}  # noqa: E731
 both = lambda data: {**query(data), **there(data)}  # noqa: E731
+both_parts = by_cosine(facility_location=1.0, saturated_coverage=1.0, saturation=0.1)
 volume = smdl.Objective(log_determinant=1.0, kernel="cosine", noise=1.0)
 CASES = [
     Case("facility_location", by_cosine(facility_location=1.0), rows, {
@@ -137,19 +197,36 @@ CASES = [
         "apricot": apricot("GraphCutSelection", lambda data: similar(data.rows), alpha=1.0, **GRAPH),
         "submodlib": submodlib("GraphCutFunction", lambda data: {**data_of(data), "lambdaVal": 1.0}),
     }),
+    Case("feature_coverage log", smdl.Objective(feature_coverage=1.0, concave="log"), rows, {
+        "apricot": apricot("FeatureBasedSelection", lambda data: data.rows.astype(np.float64), concave_func="log"),
+    }),
+    Case("feature_coverage ratio", smdl.Objective(feature_coverage=1.0, concave="ratio"), rows, {
+        "apricot": apricot("FeatureBasedSelection", lambda data: data.rows.astype(np.float64), concave_func="sigmoid"),
+    }),
+    Case("feature_coverage √, columns from 0 to 1", smdl.Objective(feature_coverage=1.0), scaled, {
+        "submodlib": submodlib("FeatureBasedFunction", lambda data: features(data, "squareRoot")),
+    }),
+    Case("feature_coverage log, columns from 0 to 1", smdl.Objective(feature_coverage=1.0, concave="log"), scaled, {
+        "submodlib": submodlib("FeatureBasedFunction", lambda data: features(data, "logarithmic")),
+    }),
+    Case("feature_coverage ratio, columns from 0 to 1", smdl.Objective(feature_coverage=1.0, concave="ratio"), scaled, {
+        "submodlib": submodlib("FeatureBasedFunction", lambda data: features(data, "inverse")),
+    }),
+    Case("facility_location + saturated_coverage", both_parts, rows, {
+        "apricot": mixture,
+    }),
     Case("saturated_coverage, α = 0.1", by_cosine(saturated_coverage=1.0, saturation=0.1), rows, {
         "apricot": apricot("SaturatedCoverageSelection", lambda data: similar(data.rows), alpha=0.1, **GRAPH),
     }),
     Case("sum_redundancy", by_cosine(sum_redundancy=1.0), rows, {
         "apricot": apricot("SumRedundancySelection", lambda data: similar(data.rows), optimizer="naive", **GRAPH),
     }),
-    Case("set_cover", smdl.Objective(set_cover=1.0), lambda data: data.marks, {
+    Case("set_cover, equal weights", smdl.Objective(set_cover=1.0), lambda data: data.marks, {
         "apricot": apricot("MaxCoverageSelection", lambda data: data.marks.astype(np.float64)),
         "submodlib": submodlib("SetCoverFunction", marked),
     }),
-    Case("probabilistic_set_cover", smdl.Objective(probabilistic_set_cover=1.0), lambda data: data.chances, {
-        "submodlib": submodlib("ProbabilisticSetCoverFunction", likely),
-    }),
+    *covers("set_cover", "SetCover", marks, weighted, MARKS),
+    *covers("probabilistic_set_cover", "ProbabilisticSetCover", chances, likely, LISTS),
     Case("log_determinant", volume, rows, {
         "submodlib": submodlib("LogDeterminantFunction", lambda data: {**data_of(data), "lambdaVal": 1.0}),
     }),
