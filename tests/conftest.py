@@ -11,10 +11,13 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 
 import smdl
+from smdl.engine import compile_notice
 
 torch.set_num_threads(1)  # pytest-xdist has one worker per core
 # A shell starts what runs in the background with Ctrl-C ignored, and programs that the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The first test that needs a loop compiles it: on a busy machine that line would stand among the messages of any test.
+compile_notice.PATIENCE = 1e6
 
 EXAMPLES = 60
 #: A fixed choice of examples, the same in every run. `make fuzz` draws others, and more of them.

@@ -79,8 +79,9 @@ import smdl
 
 objectives = [smdl.Objective(redundancy=1.0), smdl.Objective(facility_location=1.0, sample=500)]
 features = np.load(sys.argv[1], mmap_mode="r")
-for objective in objectives:
-    smdl.select(features[:300000], objective, 2)  # compile first: the compiler needs memory too
+for objective in objectives:  # compile first what is called below: the compiler needs memory too
+    smdl.select(features[:300000], objective, 2, optimizer="stochastic")
+smdl.select(features[:300000], "facility_location", 2)
 used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (used + (96 << 20), resource.RLIM_INFINITY))
 for objective in objectives:
