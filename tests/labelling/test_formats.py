@@ -48,8 +48,8 @@ def test_texts_come_back_to_the_letter_and_none_is_a_formula(text):
 def test_answers_are_read_from_what_spreadsheets_save(tmp_path, separator, encoding):
     path = tmp_path / "round-1.csv"
     path.write_bytes(filled(round_bytes("csv", LINES, {}), separator, encoding))
-    said, notes = read_answers(path)
-    assert [(each.row, each.value, each.text) for each in said] == [
+    said, notes, _ = read_answers(path)
+    assert [(each.row, each.value, each.beside["text"]) for each in said] == [
         ("3", "no", "=1+1"),
         ("7", "yes", LINES[0]["text"]),
     ]
@@ -75,6 +75,7 @@ def test_empty_labels_are_no_answers_and_question_marks_are_none(tmp_path):
         ("row,answer\n1,a\n", "one column label, got the columns row, answer"),
         ("row,label,label\n1,a,b\n", "one column label"),
         ("", "no lines"),
+        ("\x00\x01\x02PK" + 500 * "x", "got the columns ���PKx{195}…$"),
     ],
 )
 def test_a_damaged_table_is_refused_by_name(tmp_path, text, message):
@@ -171,6 +172,6 @@ def test_a_file_that_is_open_elsewhere_is_read_with_a_note(tmp_path):
     path = tmp_path / "round-1.csv"
     path.write_text("row,label\n1,a\n")
     (tmp_path / ".~lock.round-1.csv#").touch()
-    said, notes = read_answers(path)
+    said, notes, _ = read_answers(path)
     assert len(said) == 1
     assert "open in another program" in notes[0]

@@ -58,6 +58,15 @@ def test_a_folder_of_images_is_labelled_in_rounds_with_thumbnails():
     assert len(Path("photos.labels/answers.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_path_that_is_not_that_of_its_row_is_told(capsys):
+    assert label("photos", "--model", "extractor:mean_colour", "--size", "3") == 0
+    path = Path("photos.labels/round-1.csv")
+    (row, image, _), *others = [line.split(",") for line in path.read_text(encoding="utf-8-sig").splitlines()[1:]]
+    path.write_text(f"row,image,label\n{row},{others[0][1]},red\n" + "".join(f"{n},{at},red\n" for n, at, _ in others))
+    assert label("photos.labels") == 1
+    assert f"line 2: the image is not that of row {row}, {image!r}, but {others[0][1]!r}" in capsys.readouterr().out
+
+
 def test_images_that_come_later_do_not_change_the_rows_of_a_project():
     assert label("photos", "--model", "extractor:mean_colour", "--size", "3") == 0
     before = Path("photos.labels/images.csv").read_text()

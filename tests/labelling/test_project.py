@@ -172,7 +172,7 @@ def test_answers_about_other_rows_are_told_and_the_others_are_used(line, message
     assert len(project.labels.answers) == 6
     (problem,) = progress.problems
     assert message in problem
-    assert "round-1.csv, line 7" in problem
+    assert "round-1.csv, line 8" in problem
 
 
 def test_two_answers_of_one_person_about_one_row_are_told():
@@ -186,15 +186,16 @@ def test_two_answers_of_one_person_about_one_row_are_told():
     assert set(project.labels.answers) == set(asked[1:])
 
 
-def test_missing_and_reordered_lines_are_no_problem():
+def test_reordered_and_empty_lines_are_no_problem():
     begin()
     asked = fill("round-1.csv")
     path = Path("rows.labels/round-1.csv")
     head, *lines = path.read_text(encoding="utf-8-sig").splitlines()
-    path.write_text("\n".join([head, *reversed(lines[:-1])]))
+    path.write_text("\n".join([",,", head, "", *reversed(lines), ",", "x,dog"]))
     project, progress = resume()
-    assert project.labels.answers == {row: NAMES[row % 3] for row in asked[:-1]}
-    assert progress.open["round-1.csv"] == (1, 6)
+    assert project.labels.answers == {row: NAMES[row % 3] for row in asked}
+    (problem,) = progress.problems
+    assert problem.startswith("round-1.csv, line 11: ")
 
 
 def test_a_changed_input_is_refused():

@@ -5,25 +5,28 @@ Every line carries the number of its row, which comes back with the answer: Labe
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 #: What a person may type for "cannot say".
 CANNOT_SAY = ("?", "cannot say", "can't say", "n/a")
 
 
+Line = dict[str, Any]
+#: What people may see of a row, the most telling first.
+SHOWN = ("text", "image", "id")
+
+
 class Said(NamedTuple):
-    """An answer as a file has it. `row` and `value` are texts or numbers; value None means "cannot say"; `text` is what
-    the file shows beside it, if it does."""
+    """An answer as a file has it. `row` and `value` are texts or numbers; value None means "cannot say", and "" that
+    there is no answer yet; `beside` is what the file shows of the row, by the names in SHOWN."""
 
     line: int
     row: Any
     value: Any
     annotator: str = ""
-    text: str | None = None
-
-
-Line = dict[str, Any]
+    beside: Mapping[str, Any] = MappingProxyType({})
 
 
 def label_studio(lines: list[Line]) -> bytes:
@@ -74,15 +77,16 @@ WRITERS: dict[str, tuple[str, Callable[[list[Line]], bytes]]] = {
 
 def shown(line: Line) -> str:
     """Return what a person sees of a row: its text, or else its path, id or number."""
-    for name in ("text", "image", "id", "row"):
+    for name in (*SHOWN, "row"):
         if name in line:
             return str(line[name])
     return ""
 
 
-def said_in(records: list[Any]) -> Iterator[Said]:
-    """Yield the answers in the export of a tool, or in lines of our own, whichever they are."""
-    for place, record in enumerate(records, 1):
+def said_in(records: list[Any], first: int = 1) -> Iterator[Said]:
+    """Yield the answers in the export of a tool, or the lines of our own, whichever they are. `first` is the number of
+    the first line."""
+    for place, record in enumerate(records, first):
         if not isinstance(record, dict):
             raise ValueError(f"entry {place} must be an object with a row, got {record!r}"[:200])
         yield from _reader(record)(place, record)
@@ -134,14 +138,18 @@ def _from_prodigy(place: int, task: Line) -> Iterator[Said]:
 
 
 def _from_lines(place: int, line: Line) -> Iterator[Said]:
-    """doccano's lines have a list of labels; ours and those of a table have one text."""
-    value = line.get("label", line.get("labels"))
+    """doccano's lines have a list of labels; ours and those of a table have one text. Tools count by ids of their own:
+    only in our lines it is the id of the row."""
+    value, is_ours = line.get("label", line.get("labels")), "annotation_id" not in line
     if isinstance(value, list):
-        value = _one(place, value) if value else ""
+        value, is_ours = _one(place, value) if value else "", False
     if isinstance(value, dict):  # Label Studio's JSON-MIN
-        value = _one(place, value.get("choices", []))
-    if value is not None and str(value).strip():
-        yield Said(place, line.get("row"), value, str(line.get("annotator") or ""), line.get("text"))
+        value, is_ours = _one(place, value.get("choices", [])), False
+    if value is None or not str(value).strip():
+        value = ""
+    beside = {name: line[name] for name in SHOWN if line.get(name) is not None and (is_ours or name != "id")}
+    if line:
+        yield Said(place, line.get("row"), value, str(line.get("annotator") or ""), beside)
 
 
 def _one(place: int, values: Any) -> Any:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from smdl.common.messages import one_of
 from smdl.files.output import marked, unmarked
@@ -13,6 +13,8 @@ from smdl.files.tables import arrow
 from smdl.labelling.annotation_formats import CANNOT_SAY, WRITERS, Line, Said, said_in
 
 FORMATS = ("csv", "parquet", *WRITERS)
+#: Formats in which people fill in the file itself, so that it has a line for each row that was asked for.
+FILLED_IN = ("csv", "parquet", "jsonl")
 #: Suffixes of files that are read.
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
@@ -39,15 +41,23 @@ def round_bytes(name: str, lines: list[Line], answers: dict[int, str]) -> bytes:
     return text.getvalue().encode("utf-8-sig")  # a spreadsheet reads UTF-8 only with this mark
 
 
-def read_answers(path: Path) -> tuple[list[Said], list[str]]:
-    """Return the answers in a file, and notes about how it was read. "?" and "cannot say" become None."""
+class FilledIn(NamedTuple):
+    """What a file holds: answers, notes about how it was read, and lines without an answer."""
+
+    said: list[Said]
+    notes: list[str]
+    open: list[Said]
+
+
+def read_answers(path: Path) -> FilledIn:
+    """Return the answers in a file. "?" and "cannot say" become None."""
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path} cannot be read: choose a file of the kind {', '.join(SUFFIXES)}")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
-    notes: list[str] = []
+    notes, first = list[str](), 1
     if path.with_name(f".~lock.{path.name}#").exists() or path.with_name(f"~${path.name}").exists():
         notes.append(f"{path.name} is open in another program: what is not saved there is not read")
     try:
@@ -59,10 +69,12 @@ def read_answers(path: Path) -> tuple[list[Said], list[str]]:
             if encoding != "utf-8":
                 notes.append(f"{path.name} is read as {encoding}, because it is no UTF-8")
             records = _records(path, text)
-        found = [_with_none(each) for each in said_in(records)]
+            first = 2 if path.suffix.lower() in (".csv", ".tsv") else 1  # a table begins with its names
+        found = [_with_none(each) for each in said_in(records, first)]
     except (ValueError, KeyError, AttributeError, TypeError, arrow("pyarrow").ArrowInvalid) as error:
         raise UnreadableError(f"{path} cannot be read: {error}") from error
-    return found, notes
+    empty = [each for each in found if each.value == ""]
+    return FilledIn([each for each in found if each.value != ""], notes, empty)
 
 
 def _with_none(said: Said) -> Said:
@@ -84,17 +96,28 @@ def _csv_records(text: str) -> list[Line]:
     """Read a table by the separator of its first line: comma, semicolon or tab."""
     head = text.split("\n", 1)[0]
     separator = max(",;\t", key=head.count)
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if any(map(str.strip, row))]
-    if not rows:
+    rows = [
+        row if any(map(str.strip, row)) else []
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    ]
+    if not any(rows):
         raise ValueError("it has no lines")
-    names = [name.strip().casefold() for name in rows[0]]
+    start = rows.index(next(filter(None, rows)))
+    names = [name.strip().casefold() for name in rows[start]]
     for name in ("row", "label"):
         if names.count(name) != 1:
-            raise ValueError(f"it must have one column {name}, got the columns {', '.join(rows[0])}")
-    for place, row in enumerate(rows[1:], 2):
+            raise ValueError(f"it must have one column {name}, got the columns {_excerpt(', '.join(rows[start]))}")
+    rows.pop(start)
+    for place, row in enumerate(rows, 2):
         if len(row) > len(names) and any(cell.strip() for cell in row[len(names) :]):
             raise ValueError(f"line {place} has {len(row)} cells, and the first line has {len(names)} names")
-    return [dict(zip(names, map(unmarked, row), strict=False)) for row in rows[1:]]
+    return [dict(zip(names, map(unmarked, row), strict=False)) for row in rows]  # {} keeps the place of an empty line
+
+
+def _excerpt(text: str, letters: int = 200) -> str:
+    """Return the beginning of a text, without control characters."""
+    found = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[: letters + 1])
+    return found if len(found) <= letters else f"{found[:letters]}…"
 
 
 def _decoded(content: bytes) -> tuple[str, str]:

@@ -1,0 +1,121 @@
+"""Read the files that people filled in: which answers are new, and what is wrong with which line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smdl.labelling.annotation_formats import SHOWN, Line, Said
+from smdl.labelling.answers import Value, as_value
+from smdl.labelling.input_rows import InputRows
+from smdl.labelling.project_folder import Read
+from smdl.labelling.round_files import read_answers
+from smdl.labelling.same_cell import is_same
+
+#: Most problems of a file that are told one by one.
+TOLD = 5
+
+
+class AnswerReader:
+    """Reads one file after another. `new` are the answers that differ from those known before."""
+
+    def __init__(self, rows: InputRows, known: list[Read]) -> None:
+        self.new: list[Read] = []
+        self.notes: list[str] = []
+        self.problems: list[str] = []
+        self._rows, self._answers = rows, known
+        self._known = {(each.row, each.annotator): each.value for each in known}
+        self._found: dict[tuple[int, str], tuple[Value, str]] = {}  # in the files read so far
+
+    def read(self, path: Path, annotator: str, asked: set[int]) -> set[int]:
+        """Read a file. Return the rows that have a line in it."""
+        filled = read_answers(path)
+        self.notes += filled.notes
+        listed = {row for each in (*filled.said, *filled.open) if (row := _row_in(each, asked)) is not None}
+        shown = {line["row"]: line for line in self._rows.lines(sorted(listed))} if listed else {}
+        found: dict[tuple[int, str], Value] = {}
+        wrong: list[tuple[int, str]] = []
+        twice: set[tuple[int, str]] = set()
+        for each in filled.said:
+            try:
+                row, value = _whole(each.row), None if each.value is None else as_value(as_text(each.value))
+                if row not in asked:
+                    raise ValueError(f"row {row} was not asked for in this round, so its answer is not used")
+                _check_shown(each, shown[row], ", so its answer is not used")
+            except (TypeError, ValueError) as error:
+                wrong.append((each.line, str(error)))
+                continue
+            key = (row, annotator or each.annotator)
+            before, file = self._found.setdefault(key, (value, path.name))
+            found.setdefault(key, value)
+            if before != value:
+                place = "" if file == path.name else f" ({file})"
+                wrong.append((each.line, f"row {row} has two answers, {before!r}{place} and {value!r}"))
+                twice.add(key)
+        for each in filled.open:
+            if (row := _row_in(each, asked)) is not None:
+                try:
+                    _check_shown(each, shown[row])
+                except ValueError as error:
+                    wrong.append((each.line, str(error)))
+        self._tell(path.name, sorted(wrong), found, twice)
+        self.new = [each for each in self.new if (each.row, each.annotator) not in twice]
+        nothing = object()
+        self.new += [
+            Read(row, value, name, path.name)
+            for (row, name), value in found.items()
+            if (row, name) not in twice and self._known.get((row, name), nothing) != value
+        ]
+        return listed
+
+    def _tell(
+        self, file: str, wrong: list[tuple[int, str]], found: dict[tuple[int, str], Value], twice: set[tuple[int, str]]
+    ) -> None:
+        self.problems += [f"{file}, line {line}: {text}" for line, text in wrong[:TOLD]]
+        if len(wrong) > TOLD:
+            self.problems.append(f"{file}: {len(wrong) - TOLD} more lines like these")
+        gone = sum(1 for each in self._answers if each.file == file and (each.row, each.annotator) not in found)
+        if gone:
+            self.notes.append(
+                f'{file}: {gone} answers that were read before are empty now and are kept; "?" withdraws one'
+            )
+        known = self._known
+        changed = [key for key, value in found.items() if key in known and known[key] != value and key not in twice]
+        if changed:
+            self.notes.append(f"{file}: {len(changed)} answers were changed")
+
+
+def _check_shown(said: Said, line: Line, consequence: str = "") -> None:
+    """Raise an error if a line shows another row than the one whose number it has."""
+    for name in SHOWN:
+        if name in said.beside and line.get(name) is not None and not is_same(said.beside[name], line[name]):
+            values = "" if name == "text" else f", {line[name]!r}, but {said.beside[name]!r}"
+            raise ValueError(
+                f"the {name} is not that of row {line['row']}{values}{consequence}: were columns sorted alone?"
+            )
+
+
+def _row_in(said: Said, asked: set[int]) -> int | None:
+    """Return the row of a line if it was asked for."""
+    try:
+        row = _whole(said.row)
+    except ValueError:
+        return None
+    return row if row in asked else None
+
+
+def _whole(value: Any) -> int:
+    """Return a row number as a spreadsheet may write it: 12, "12", "12.0"."""
+    try:
+        number = float(str(value).strip())
+    except ValueError:
+        number = float("nan")
+    if not number.is_integer():
+        raise ValueError(f"the column row must hold the number of the row, got {value!r}")
+    return int(number)
+
+
+def as_text(value: Any) -> str:
+    """Return a class as text: a spreadsheet or a table may have made a number of it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
