@@ -29,15 +29,19 @@ def on_startup(command: str, **_: Any) -> None:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add a page and its figures per tutorial. The notebook itself stays, to be downloaded."""
+    total = 0.0
     for notebook in [file for file in files if re.fullmatch(r"tutorials/\w+\.py", file.src_uri)]:
         name = Path(notebook.src_uri).stem
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         text, figures = page(Path(notebook.abs_src_path or ""))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        log.info("tutorial %s: %.0f CPU s", name, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        total += seconds
+        log.info("tutorial %s: %.0f CPU s", name, seconds)
         files.append(File.generated(config, f"tutorials/{name}.md", content=text))
         for number, figure in enumerate(figures):
             files.append(File.generated(config, f"tutorials/{name}-{number}.png", content=figure))
+    log.info("tutorials together: %.0f CPU s", total)
     return files
 
 
