@@ -36,7 +36,7 @@ from smdl.experiments.runner import run_name
 from smdl.experiments.typical_step import epoch_start_seconds, make_typical
 from smdl.paper import published
 from smdl.paper.ablation import SWEEPS, ablate, best_weights, plan_of
-from smdl.paper.reproduction import ITEMS, reproduce
+from smdl.paper.reproduction import ITEMS, ablation_setting, reproduce
 from smdl.paper.sweeps import ABOUT, PAPER_ITEMS
 from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
@@ -44,6 +44,7 @@ from smdl.training.loop import DivergedError, Interrupted, TrainingRun
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
+from tests.training.datasets import made as datasets
 
 NAMES = ("uniform", "loss", "recommended")
 
@@ -687,6 +688,15 @@ def test_missing_data_is_reported_before_anything_is_trained(tmp_path, monkeypat
 
 
 @pytest.mark.usefixtures("quick")
+def test_small_ablations_are_made_on_svhn_if_its_files_are_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMDL_DATA", str(tmp_path / "none"))
+    assert ablation_setting("small", root=str(tmp_path)).overrides["data"]["name"] == "cifar10"
+    datasets.svhn(tmp_path / "svhn")
+    setting = ablation_setting("small", root=str(tmp_path))
+    assert setting.overrides["data"]["name"] == "svhn"
+    assert "Stand-in" not in setting.caption
+
+
 def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
     first = run_plan(plan(minutes=0.6), tmp_path / "e").plan

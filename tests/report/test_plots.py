@@ -286,6 +286,18 @@ def test_the_papers_figures_are_drawn_in_its_layout(tmp_path):
     )
 
 
+def test_many_arms_of_a_figure_of_the_paper_have_a_panel_each_beside_their_baseline(tmp_path):
+    arms = {"uniform": {"method": "uniform"}} | {f"paper, {i}": {"method": "loss", "seed": i} for i in range(4)}
+    made.experiment(tmp_path, arms=arms, timed=False, seeds=2, title="distance, as in the paper")
+    with matplotlib.rc_context({"axes.titlelocation": "left"}):
+        drawing = paper_figures.figure([collect(tmp_path)], ("test_error",))
+    legends = [axes.get_legend() for axes in drawing.axes]
+    names = [[text.get_text() for text in legend.get_texts()] for legend in legends if legend is not None]
+    assert names == [["uniform", f"paper, {i}"] for i in range(4)]
+    assert [axes.get_title(loc="left") for axes in drawing.axes] == ["distance: test error, %", "", "", ""]
+    assert len({axes.get_ylim() for axes in drawing.axes}) == 1, "panels of a row are compared by eye"
+
+
 def test_many_arms_differ_by_colour_or_dash_and_have_no_bands(tmp_path):
     arms = {"uniform": {"method": "uniform"}} | {f"λ{i} = 0.5": {"method": "loss", "seed": i} for i in range(12)}
     made.experiment(tmp_path, arms=arms, timed=False, seeds=2)

@@ -14,7 +14,7 @@ from smdl.paper import published
 from smdl.paper.ablation import ablate
 from smdl.paper.sweeps import ITEMS_FILE, SCALES
 from smdl.training.config import TrainConfig, to_dict
-from smdl.training.datasets.catalogue import find
+from smdl.training.datasets.catalogue import find, search
 from smdl.training.datasets.problems import DataError
 
 _PAPER: Overrides = {"schedule": {"name": "constant"}, "optimizer": {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}}
@@ -63,15 +63,16 @@ def main_settings(scale: str) -> list[Setting]:
     ]
 
 
-def ablation_setting(scale: str, sweep: str = "") -> Setting:
-    """Return the data set of an ablation: SVHN in the paper, a subset of it for the weights."""
+def ablation_setting(scale: str, sweep: str = "", root: str | None = None) -> Setting:
+    """Return the data set of an ablation: SVHN in the paper, a subset of it for the weights. At scale small it is a
+    subset of SVHN if its files are found, else of CIFAR-10."""
     if scale == "smoke":
         return Setting("svhn", _SMOKE, f"{_DIGITS}, for SVHN and ResNet-20.")
     if scale == "small":
-        how = "2,000 images at 16 × 16, ResNet-8, 8 epochs"
-        return Setting(
-            "svhn", _with(_SUBSET, "cifar10"), f"Stand-in: CIFAR-10 for SVHN, {how}; in the paper ResNet-20."
-        )
+        how = "2,000 images at 16 × 16, ResNet-8, 8 epochs; in the paper ResNet-20"
+        if search("svhn", root) is not None:
+            return Setting("svhn", _with(_SUBSET, "svhn"), f"SVHN, scaled down: {how}.")
+        return Setting("svhn", _with(_SUBSET, "cifar10"), f"Stand-in: CIFAR-10 for SVHN, {how}.")
     full = {**_with(_FULL, "svhn"), "model": {"name": "resnet20"}}
     if sweep == "weights":
         few = {**full, "data": {**full["data"], "train_size": 10_000}}
@@ -129,7 +130,7 @@ def _main(context: Context, setting: Setting) -> Path:
 
 def _sweeps(*names: str) -> Callable[[Context], list[Path]]:
     def run(context: Context) -> list[Path]:
-        return [_ablation(context, ablation_setting(context.scale, name), name) for name in names]
+        return [_ablation(context, ablation_setting(context.scale, name, context.root), name) for name in names]
 
     return run
 
@@ -192,7 +193,7 @@ def check(items: list[str], scale: str, root: str | None = None) -> None:
             raise ValueError(unknown("item", item, (*ITEMS, "all")))
     settings = main_settings(scale) if any(ITEMS[item] is table_1 for item in items) else []
     if any(ITEMS[item] is not table_1 for item in items):
-        settings.append(ablation_setting(scale))
+        settings.append(ablation_setting(scale, root=root))
     wanted = {with_overrides(TrainConfig(), setting.overrides).data.name for setting in settings}
     missing = []
     for name in sorted(wanted - {"digits"}):

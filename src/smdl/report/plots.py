@@ -114,9 +114,17 @@ def balance(look: Look, results: Results, legend: bool = True) -> Figure:
     return figure
 
 
-def draw_curves(axes: Axes, look: Look, results: Results, protocol: str, axis: str, quantity: str) -> None:
-    """Draw a line per arm, and bands where there are few arms."""
-    found = {arm: curve(results, arm, protocol, axis, quantity) for arm in results.arms}
+def draw_curves(
+    axes: Axes,
+    look: Look,
+    results: Results,
+    protocol: str,
+    axis: str,
+    quantity: str,
+    arms: Sequence[str] | None = None,
+) -> None:
+    """Draw a line per arm, of all arms or of some, and bands where there are few."""
+    found = {arm: curve(results, arm, protocol, axis, quantity) for arm in arms or results.arms}
     drawn = {arm: each for arm, each in found.items() if each is not None}
     for arm, each in drawn.items():
         axes.plot(each.x, each.mean, **look.line(arm, len(each.x) <= MARKED))
