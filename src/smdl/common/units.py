@@ -13,7 +13,7 @@ def duration(seconds: float) -> str:
 def size_text(count: float) -> str:
     """Return a number of bytes in words: "1.54 GB"."""
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
+        if count < 999.5:  # which is rounded to 1000
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from smdl.common.messages import choice, positive
 from smdl.common.progress import Display
+from smdl.common.units import size_text
 from smdl.engine.pool import host
 from smdl.experiments.calibration import SHARE, ConfigSide, take_turns
 from smdl.experiments.timed_side import TimedSide
@@ -109,7 +110,7 @@ class Preview:
                 f"{milliseconds:.{0 if milliseconds >= 100 else 1}f} ms",
                 f"{cost.ratio:.2f}",
                 "" if plain else f"{low:.2f}–{high:.2f}",
-                _size(cost.memory),
+                size_text(cost.memory),
                 "" if plain else f"{cost.break_even:.0%}",
             )
         console = Console(width=80)
@@ -271,10 +272,3 @@ def near_duplicates(features: Tensor) -> float:
         nearest.append(distances.min(dim=1).values)
     limit = NEAR * torch.cat(typical).median()
     return float(np.mean(host(torch.cat(nearest) <= limit)))
-
-
-def _size(count: int) -> str:
-    """Format a number of bytes."""
-    units = ("B", "kB", "MB", "GB", "TB")
-    power = max(0, min(len(units) - 1, (len(str(count)) - 1) // 3))
-    return f"{count / 1000**power:.3g} {units[power]}"
