@@ -22,7 +22,39 @@ def test_it_is_the_equation():
     assert torch.allclose(equal, torch.nn.functional.cross_entropy(logits, targets))
 
 
-@pytest.mark.parametrize("counts", [[1, 2], [1, 0, 2], [1, -1, 2], [1, float("inf"), 2], [[1, 2, 3]]])
-def test_counts_that_do_not_fit_are_refused(counts):
-    with pytest.raises(ValueError, match="3 positive numbers, one per class"):
-        smdl.balanced_softmax(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), counts)
+LOGITS, TARGETS = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind", "got"),
+    [
+        ([1, 2], ValueError, r"shape \(2,\)"),
+        ([[1, 2, 3]], ValueError, r"shape \(1, 3\)"),
+        (3, ValueError, r"shape \(\)"),
+        ([1, 0, 2], ValueError, "0 for class 1"),
+        ([1, 4, -1], ValueError, "-1 for class 2"),
+        ([1, float("inf"), 2], ValueError, "inf for class 1"),
+        ([float("nan"), 1, 2], ValueError, "nan for class 0"),
+        (["a", "b", "c"], TypeError, "'a'"),
+        ("abc", TypeError, "'abc'"),
+        (None, TypeError, "None"),
+    ],
+)
+def test_counts_that_do_not_fit_are_refused(counts, kind, got):
+    with pytest.raises(kind, match=f"counts must be 3 positive numbers, one per class, got .*{got}"):
+        smdl.balanced_softmax(LOGITS, TARGETS, counts)
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "kind", "says"),
+    [
+        (LOGITS[0], TARGETS[0], ValueError, r"logits must be of shape \(batch, classes\), got \(3,\)"),
+        (LOGITS, TARGETS[0], ValueError, r"targets must be of shape \(2,\)"),
+        (LOGITS, TARGETS[:1], ValueError, r"targets must be of shape \(2,\).*, got \(1,\)"),
+        (LOGITS.numpy(), TARGETS, TypeError, "logits must be a tensor .*, got 'ndarray'"),
+        (LOGITS, TARGETS.tolist(), TypeError, "targets must be a tensor .*, got 'list'"),
+    ],
+)
+def test_logits_and_targets_that_do_not_fit_are_refused(logits, targets, kind, says):
+    with pytest.raises(kind, match=says):
+        smdl.balanced_softmax(logits, targets, [3, 1, 2])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smdl.common.messages import one_of
+from smdl.common.messages import choice, one_of
 from smdl.common.names import Reduction
 
 
@@ -30,7 +30,8 @@ def balanced_softmax(
         The loss: one number, or (B,) with "none".
 
     Raises:
-        ValueError: If there is not one positive count per class.
+        ValueError: If there is not one positive count per class, or a shape is wrong.
+        TypeError: If logits or targets are no tensors, or counts are no numbers.
 
     Examples:
         >>> import smdl, torch
@@ -40,10 +41,22 @@ def balanced_softmax(
         0.5623
     """
     one_of("reduction", reduction, get_args(Reduction))
-    sizes = torch.as_tensor(counts, dtype=torch.float32, device=logits.device)
-    if sizes.shape != logits.shape[1:] or not bool((sizes > 0).all()) or not bool(sizes.isfinite().all()):
-        raise ValueError(
-            f"counts must be {logits.shape[1]} positive numbers, one per class, got shape {tuple(sizes.shape)} with"
-            f" {int((sizes <= 0).sum())} that are not positive"
-        )
+    for name, given, shape in (("logits", logits, "(batch, classes)"), ("targets", targets, "(batch,)")):
+        if not isinstance(given, Tensor):
+            raise TypeError(choice(name, type(given).__name__, f"a tensor of shape {shape}"))
+    if logits.ndim != 2:
+        raise ValueError(choice("logits", tuple(logits.shape), "of shape (batch, classes)"))
+    if targets.shape[:1] != logits.shape[:1]:
+        raise ValueError(choice("targets", tuple(targets.shape), f"of shape ({len(logits)},), as many as the logits"))
+    allowed = f"{logits.shape[1]} positive numbers, one per class"
+    try:
+        sizes = torch.as_tensor(counts, dtype=torch.float32, device=logits.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(choice("counts", counts, allowed)) from error
+    if sizes.shape != logits.shape[1:]:
+        raise ValueError(f"counts must be {allowed}, got shape {tuple(sizes.shape)}")
+    good = (sizes > 0) & sizes.isfinite()
+    if not bool(good.all()):
+        place = int((~good).nonzero()[0, 0])
+        raise ValueError(f"counts must be {allowed}, got {float(sizes[place]):g} for class {place}")
     return F.cross_entropy(logits + sizes.log(), targets, reduction=reduction)
