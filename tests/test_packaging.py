@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 import smdl
+from smdl.cli.commands import main
+from smdl.common.environment import CORE, EXTRA_PACKAGES
 from smdl.common.messages import DISTRIBUTION, EXTRAS
 from tests.test_architecture import MODULES, own_imports
 
@@ -75,6 +77,28 @@ def test_messages_name_the_distribution():
 def test_an_extra_holds_what_its_commands_ask_for(extra):
     names = {name_of(requirement) for requirement in requirements(extra)} - {"faiss-cpu"}  # Linux only
     assert {IMPORT_NAMES.get(name, name) for name in names} == set(EXTRAS[extra])
+
+
+def test_doctor_knows_the_packages_of_the_core_and_of_every_extra_for_users():
+    assert {name_of(requirement).partition("[")[0] for requirement in PROJECT["dependencies"]} == set(CORE)
+    extras, ours = PROJECT["optional-dependencies"], {"integrations", "test", "docs", "release", "bench"}
+    own = {
+        extra: {name_of(one) for one in extras[extra] if sys.platform == "linux" or "linux" not in one}
+        for extra in set(extras) - ours
+    }
+    assert {extra: names - {DISTRIBUTION} for extra, names in own.items()} == {
+        extra: set(names) for extra, names in EXTRA_PACKAGES.items()
+    }
+
+
+def test_the_package_is_described_by_the_first_sentence_of_the_readme(capsys):
+    first = " ".join((ROOT / "README.md").read_text().split("\n\n")[1].split()).partition(". ")[0]
+    assert first.startswith("smdl chooses")
+    assert PROJECT["description"] == first
+    assert first in " ".join((smdl.__doc__ or "").split())
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert first in " ".join(capsys.readouterr().out.split())
 
 
 #: The modules of select, and the functions of the commands that call them.

@@ -1,4 +1,8 @@
-"""smdl, the SubModular Data Loader: choose mini-batches by maximising a submodular score."""
+"""smdl, the SubModular Data Loader.
+
+smdl chooses the data that is worth a budget: the rows worth a label, the rows worth keeping, the rows worth a training
+step.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -12,6 +12,7 @@ import yaml
 from smdl.cli.commands import main
 from smdl.cli.options import COMMANDS
 from smdl.cli.parser import CONFIGS
+from smdl.common.environment import EXTRA_PACKAGES
 from smdl.common.messages import EXTRAS
 from smdl.engine.objective import OPTIONS
 from smdl.engine.terms import TERMS
@@ -263,16 +264,20 @@ sys.exit(main({command.split()}))
 
 
 @pytest.mark.slow
-def test_doctor_works_without_the_packages_for_training():
+def test_doctor_works_without_any_extra():
+    optional = {*EXTRAS["train"], *EXTRAS["label"], *(name for names in EXTRA_PACKAGES.values() for name in names)}
     code = f"""
 import sys
-sys.modules.update(dict.fromkeys({[name for name in EXTRAS["train"] if name != "yaml"]}))
+sys.modules.update(dict.fromkeys({sorted({name.replace("-", "_") for name in optional} - {"yaml"})}))
+from smdl.common import environment
+environment.version = lambda name: sys.modules.get('none') or (_ for _ in ()).throw(environment.PackageNotFoundError())
 from smdl.cli.commands import main
 sys.exit(main(['doctor']))
 """
     ended = in_python(code)
-    assert "Run pip install 'submodular-data-loader[train]'" in ended.stdout, ended.stderr
-    assert ended.returncode == 1
+    for extra in EXTRA_PACKAGES:
+        assert f"Run pip install 'submodular-data-loader[{extra}]'" in ended.stdout, ended.stderr
+    assert ended.returncode == 0
 
 
 def test_the_library_works_without_the_packages_for_training():
@@ -315,11 +320,23 @@ def test_a_run_that_diverges_exits_1_with_one_line(capsys):
 def test_doctor_reports_what_is_here(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
-    for word in ("torch", "threads", "cpu", "cifar10", "nothing would fail"):
+    for word in ("torch", "threads", "cpu", "cifar10", "B free", "nothing that is installed would fail"):
         assert word in printed
     monkeypatch.setenv("SMDL_DATA", "/nowhere")
     assert main(["doctor"]) == 1
     assert "SMDL_DATA is /nowhere" in capsys.readouterr().out
+
+
+def test_doctor_lists_packages_by_extra_and_names_what_installs_the_others(capsys, monkeypatch):
+    there = {"torch": "2.13.0", "fsspec": "2026.1", "rich": "15.0"}
+    monkeypatch.setattr("smdl.common.environment.installed", there.get)
+    monkeypatch.setattr("smdl.training.doctor.CHECKS", {})
+    assert main(["doctor"]) == 0  # an extra may be missing
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["packages"] == "torch 2.13.0"
+    assert lines["select"].startswith("rich 15.0, fsspec 2026.1; not installed: filelock, ")
+    assert lines["select"].endswith("pip install 'submodular-data-loader[select]'")
+    assert lines["ray"] == "not installed: ray. Run pip install 'submodular-data-loader[ray]'"
 
 
 def test_data_lists_the_data_sets(capsys):

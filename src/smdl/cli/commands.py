@@ -380,7 +380,11 @@ class _Command(argparse.ArgumentParser):
 
 
 def _commands() -> _Commands:
-    about, more = "smdl, the SubModular Data Loader", "smdl COMMAND --help shows the options of a command"
+    about = (
+        "smdl chooses the data that is worth a budget: the rows worth a label, the rows worth keeping, the rows worth a"
+        " training step."
+    )
+    more = "smdl COMMAND --help shows the options of a command"
     parser = _Commands("smdl", description=about, epilog=more, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"smdl {__version__}")
     parser.set_defaults(run=None)

@@ -5,6 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,21 @@ import torch
 from smdl import __version__
 from smdl.common.messages import choice
 
-_PACKAGES = ("torch", "numpy", "numba", "scikit-learn", "scipy", "matplotlib", "jsonargparse", "pooch", "safetensors")
+#: The distributions that smdl needs itself, and those that each extra adds.
+CORE = ("jsonargparse", "numba", "numpy", "torch")
+_PAGES = ("filelock", "Jinja2", "matplotlib", "pillow", "rich")
+EXTRA_PACKAGES = {
+    "train": (*_PAGES, "pooch", "PyYAML", "requests", "safetensors", "scikit-learn", "scipy"),
+    "select": (*_PAGES, "fsspec", "pyarrow", *(["faiss-cpu"] if sys.platform == "linux" else [])),
+    "label": ("scikit-learn",),
+    "ray": ("ray",),
+    "text": ("sentence-transformers",),
+    "accelerate": ("accelerate",),
+    "lightning": ("lightning",),
+    "skorch": ("skorch",),
+    "tensorboard": ("tensorboard",),
+    "transformers": ("accelerate", "transformers"),
+}
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -27,7 +42,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "processor": processor(),
         "device": str(device),
         "threads": torch.get_num_threads(),
-        "packages": {name: found for name in _PACKAGES if (found := installed(name))},
+        "packages": versions((*CORE, *EXTRA_PACKAGES["train"])),
         "command": command(),
     }
 
@@ -48,6 +63,11 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(choice("device", name, "auto, cpu, or an available device") + f" ({error})") from error
     return device
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    return {name: found for name in packages if (found := installed(name))}
 
 
 def installed(package: str) -> str | None:

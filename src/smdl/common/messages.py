@@ -2,8 +2,9 @@
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
 from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ _WHOLE, _REAL = (int, Integral), (float, int, Real)
 
 
 Name = TypeVar("Name", bound=str)
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class MissingPackagesError(ModuleNotFoundError):
@@ -43,22 +45,45 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{hint} Choose one of {', '.join(known)}"
 
 
+def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError that says what was meant by a keyword that a function does not have."""
+    for name in given:
+        if name not in known:
+            raise TypeError(unknown(f"argument of {function}", name, known))
+
+
+def names_checked(function: Called) -> Called:
+    """Make a function, or the constructor of a class, say what was meant by a keyword that it does not have."""
+    if isinstance(function, type):
+        function.__init__ = names_checked(function.__init__)
+        return function  # type: ignore[return-value]
+    code: Any = function.__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - {"self", "cls"}
+
+    @wraps(function)
+    def checked(*args: Any, **keywords: Any) -> Any:
+        if not known.issuperset(keywords):
+            check_keywords(function.__qualname__.removesuffix(".__init__"), keywords, known)
+        return function(*args, **keywords)
+
+    return checked  # type: ignore[return-value]
+
+
 def install(*extras: str) -> str:
     """Return the command that installs extras of smdl. It works in a clone too: the clone is installed already."""
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
-def missing_packages(extra: str) -> str | None:
-    """Return which packages of an extra are not installed, and the remedy; None if all are."""
-    missing = [name for name in sorted(EXTRAS[extra]) if find_spec(name) is None]
-    return f"not installed: {', '.join(missing)}. Run {install(extra)}" if missing else None
+def not_installed(packages: Iterable[str], extra: str) -> str:
+    """Return which packages of an extra are not installed, and the remedy."""
+    return f"not installed: {', '.join(packages)}. Run {install(extra)}"
 
 
 def check_packages(extra: str | None) -> None:
     """Raise an error that names the packages of an extra which are not installed."""
-    problem = missing_packages(extra) if extra else None
-    if problem:
-        raise MissingPackagesError(problem)
+    missing = [name for name in sorted(EXTRAS[extra]) if find_spec(name) is None] if extra else []
+    if extra and missing:
+        raise MissingPackagesError(not_installed(missing, extra))
 
 
 def number(argument: str, value: Any, allowed: str, low: float = -math.inf, high: float = math.inf) -> float:

@@ -3,35 +3,47 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from smdl.common.environment import environment, pick_device
-from smdl.common.messages import missing_packages
+from smdl.common import memory
+from smdl.common.environment import CORE, EXTRA_PACKAGES, environment, pick_device, versions
+from smdl.common.messages import not_installed
 from smdl.common.storage import cache_folder
+from smdl.common.units import size_text
 from smdl.training.datasets import catalogue
 
 
 def report() -> int:
     """Print what was found. Return 1 if something would fail, else 0."""
     here = environment(pick_device("auto"))
-    packages = here.pop("packages")
-    here.pop("command")
+    del here["packages"], here["command"]
     for name, value in here.items():
-        print(f"{name:<12}{value}")
-    print(f"{'packages':<12}{', '.join(f'{name} {version}' for name, version in packages.items())}")
-    print(f"{'devices':<12}{', '.join(devices())}")
+        print(f"{name:<13}{value}")
+    print(f"{'memory':<13}{size_text(memory.available())} free")
+    print(f"{'devices':<13}{', '.join(devices())}")
+    print(f"{'packages':<13}{_packages(CORE)}")
+    for extra, packages in EXTRA_PACKAGES.items():
+        print(f"{extra:<13}{_packages(packages, extra)}")
     for name in catalogue.ENTRIES:
         folder = catalogue.search(name) or f"not found; `smdl data get {name}` downloads it"
-        print(f"{'data':<12}{name}: {folder}")
+        print(f"{'data':<13}{name}: {folder}")
     problems = {name: check() for name, check in CHECKS.items()}
     for name, problem in problems.items():
-        print(f"{'FAILS':<12}{name}: {problem}" if problem else f"{'ok':<12}{name}")
+        print(f"{'FAILS':<13}{name}: {problem}" if problem else f"{'ok':<13}{name}")
     failures = sum(problem is not None for problem in problems.values())
-    print(f"{failures} of {len(CHECKS)} checks failed" if failures else "nothing would fail")
+    print(f"{failures} of {len(CHECKS)} checks failed" if failures else "nothing that is installed would fail")
     return min(failures, 1)
+
+
+def _packages(names: Sequence[str], extra: str | None = None) -> str:
+    """Return the versions of packages, and what installs those that are missing."""
+    found = versions(names)
+    missing = [name for name in names if name not in found]
+    shown = ", ".join(f"{name} {version}" for name, version in found.items())
+    return "; ".join(filter(None, [shown, not_installed(missing, extra) if missing and extra else ""]))
 
 
 def devices() -> list[str]:
@@ -64,7 +76,7 @@ def _writable(folder: Path) -> str | None:
     except OSError as error:
         return f"{folder} cannot be written: {error.strerror}"
     free = shutil.disk_usage(near).free
-    return None if free > 200e6 else f"only {free / 1e6:.0f} MB are free in {folder}"
+    return None if free > 200e6 else f"only {size_text(free)} are free in {folder}"
 
 
 def _data_folder() -> str | None:
@@ -75,7 +87,6 @@ def _data_folder() -> str | None:
 
 CHECKS: dict[str, Callable[[], str | None]] = {
     "selecting a batch": _selects,
-    "packages for training": lambda: missing_packages("train"),
     "writing to runs/": lambda: _writable(Path("runs")),
     "writing to the cache": lambda: _writable(cache_folder()),
     "SMDL_DATA": _data_folder,
