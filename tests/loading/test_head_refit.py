@@ -49,7 +49,7 @@ def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def same(model: nn.Module, before: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    return all(torch.equal(value.nan_to_num(), before[name].nan_to_num()) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("l2", [1e-3, 0.1])
@@ -179,6 +179,40 @@ class OneOf(nn.Module):
         return self.body(inputs).tanh()
 
 
+class Tied(nn.Module):
+    """A model of tokens whose head has the weight of its embedding."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(CLASSES, 4), nn.Linear(4, CLASSES, bias=False)
+        weight = self.embedding.weight
+        self.head.weight = nn.Parameter(weight.data) if own else weight  # another parameter, but the same memory
+
+    def forward(self, tokens):
+        return self.head(self.embedding(tokens).mean(1))
+
+
+def tokens() -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randint(CLASSES, (N, 4), generator=generator), tail().tensors[1])
+
+
+def spoilt(part: str) -> nn.Sequential:
+    model = network()
+    with torch.no_grad():
+        model[2].get_parameter(part)[0] = torch.nan
+    return model
+
+
+def hooked() -> nn.Sequential:
+    model = network()
+    model[2].register_forward_hook(lambda *call: 3 * call[2])
+    return model
+
+
+MSE = smdl.Scoring(loss="mse")
+
+
 @pytest.mark.parametrize(
     ("model", "data", "options", "kind", "says"),
     [
@@ -209,6 +243,29 @@ class OneOf(nn.Module):
             ValueError,
             "class numbers",
         ),
+        (Tied(own=False), tokens(), {}, ValueError, r"embedding \(Embedding\) holds it.*detach\(\).clone\(\)"),
+        (Tied(own=True), tokens(), {"copy": True}, ValueError, r"embedding \(Embedding\) holds it"),
+        (network(), tail(), {"balance": (tail().tensors[1] == 1).double()}, ValueError, "above 0, got class 1 only"),
+        (
+            network(1),
+            TensorDataset(tail().tensors[0], (tail().tensors[1] > 0).float()),
+            {"balance": (tail().tensors[1] > 0).double(), "scoring": smdl.Scoring(loss="bce")},
+            ValueError,
+            "above 0, got class 1 only",
+        ),
+        (network(), tail(), {"balance": "errors", "gamma": 1e30}, ValueError, "above 0, got none"),
+        (hooked(), tail(), {}, ValueError, "forward hook of the head"),
+        (network(), tail().tensors, {}, TypeError, r"data must .*tuple of tensors of shapes .*TensorDataset\(inputs"),
+        (network(), list(tail().tensors), {}, TypeError, "got a list of tensors"),
+        (spoilt("weight"), tail(), {}, NotFiniteError, "head's weight must be finite"),
+        (spoilt("bias"), tail(), {}, NotFiniteError, "head's bias must be finite"),
+        (
+            network(1),
+            TensorDataset(tail().tensors[0], torch.arange(N).float().where(torch.arange(N) != 7, torch.nan)),
+            {"balance": "none", "scoring": MSE},
+            NotFiniteError,
+            "targets must be finite to refit the head, got nan for sample 7",
+        ),
     ],
 )
 def test_bad_input_is_an_error_and_the_model_stays(model, data, options, kind, says):
@@ -216,6 +273,20 @@ def test_bad_input_is_an_error_and_the_model_stays(model, data, options, kind, s
     with pytest.raises(kind, match=says):
         smdl.refit_head(model, data, **options)
     assert same(model, before)
+
+
+def test_a_hook_that_came_after_the_training_is_refused():
+    data, model = tail(), network()
+    loader = smdl.DataLoader(data, model, batch_size=20, seed=0)
+    for inputs, targets in loader:
+        F.cross_entropy(model(inputs), targets)
+    seen = []
+    looks = model[2].register_forward_hook(lambda *call: seen.append(call))  # and changes nothing
+    smdl.refit_head(model, loader, copy=True)
+    looks.remove()
+    model[2].register_forward_hook(lambda *call: 3 * call[2])
+    with pytest.raises(ValueError, match="forward hook of the head"):
+        smdl.refit_head(model, loader)
 
 
 def test_a_loader_of_another_model_is_refused():

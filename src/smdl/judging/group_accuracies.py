@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from smdl.common.messages import choice, names_checked
 from smdl.training.groups import Groups
 
 
+@names_checked
 def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, float]:
     """Return the accuracy by groups of a test set, as fractions, for the metrics of `smdl.compare`.
 
     Args:
-        correct: (M,) which test samples are classified rightly.
+        correct: (M,) which test samples are classified rightly: booleans, or 1 and 0.
         groups: (M,) the group of each test sample: a class, or something that labels do not show, as a whole number.
         train_groups: (N,) the group of each training sample: they say which groups are rare.
 
@@ -21,7 +23,8 @@ def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, 
         over the groups with less than half of the training samples of an average group, if there are such groups.
 
     Raises:
-        ValueError: If the lengths do not fit, or groups are not whole numbers ≥ 0.
+        ValueError: If the lengths do not fit, `correct` has other values than true and false, or groups are not whole
+            numbers ≥ 0.
 
     Examples:
         >>> import smdl
@@ -33,6 +36,10 @@ def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, 
     )
     if right.ndim != 1 or right.shape != mine.shape or len(right) == 0:
         raise ValueError(f"correct and groups must be one per test sample, got shapes {right.shape} and {mine.shape}")
+    others = [one for one in right.tolist() if one not in (0, 1)]
+    if others:
+        allowed = "True or False (or 1 or 0) for each test sample, such as predictions == labels"
+        raise ValueError(choice("correct", others[0], allowed))
     for name, found in (("groups", mine), ("train_groups", theirs)):
         check_groups(name, found)
     errors = Groups(mine, mine, theirs).errors(~right.astype(bool))

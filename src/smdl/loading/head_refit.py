@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from smdl.common.messages import choice, number, one_of, true_or_false, whole_number
+from smdl.common.messages import choice, names_checked, number, one_of, true_or_false, whole_number
 from smdl.common.names import Balance
 from smdl.loading.candidates.observed import Observed
+from smdl.loading.head_checks import check_finite, check_hooks, linear_head
 from smdl.loading.loader import DataLoader
 from smdl.loading.ranks import Ranks, current_ranks
-from smdl.scoring.losses import CrossEntropy, Loss
+from smdl.scoring.losses import Loss
 from smdl.scoring.model_access import unwrapped
 from smdl.scoring.reading import Reader, ReadRequest, check_dataset, worker_errors
 from smdl.scoring.scorer import NotFiniteError, Scorer
 from smdl.scoring.scoring_options import Scoring
-from smdl.scoring.taps import is_plain
 
 #: What `balance` may say, besides weights.
 BALANCES = get_args(Balance)
@@ -36,6 +36,7 @@ class _Known(NamedTuple):
     samples: int  # of the whole data
 
 
+@names_checked
 def refit_head(
     model: nn.Module,
     data: DataLoader | Dataset | Iterable[Any],
@@ -70,8 +71,9 @@ def refit_head(
         The model, or its copy. With several ranks of torch.distributed call it on every rank: all get the same head.
 
     Raises:
-        ValueError: If the head is not linear, a class has no sample, there is a single class, features are not finite,
-            or an argument is wrong. The model is then unchanged.
+        ValueError: If the head is not linear, shares its weight with another module or has a hook that changes its
+            output, if a class has no sample, there is a single class, numbers are not finite, or an argument is wrong.
+            The model is then unchanged.
         TypeError: If an argument has the wrong type.
 
     Examples:
@@ -95,10 +97,10 @@ def refit_head(
     known = _kept(data, scorer) if isinstance(data, DataLoader) else None
     if known is None:
         known = _one_pass(scorer, data, whole_number("batch_size", batch_size), ranks)
-    head, loss = _linear_head(scorer), scorer.criterion.loss
+    head, loss = linear_head(scorer), scorer.criterion.loss
     assert loss is not None
-    if not bool(known.features.isfinite().all()):
-        raise NotFiniteError("the model's features must be finite to refit its head: has training diverged?")
+    check_finite(head, known.features, known.targets, known.rows)
+    check_hooks(scorer.model, head, known.features)
     importance = _importance(weights, known, head, loss, gamma)
     fitted = _fitted(head, known, importance, loss, l2, scorer.kept.shape)
     if ranks.size > 1:  # each has fitted the same, up to rounding
@@ -143,6 +145,13 @@ def _kept(loader: DataLoader, scorer: Scorer) -> _Known | None:
 def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Known:
     """Forward the data once, in eval mode. Each rank forwards its share of a dataset, or its own batches."""
     rows, samples = None, 0
+    kinds = "a smdl.DataLoader, a dataset or an iterable of batches"
+    if isinstance(data, list | tuple):
+        shapes = [tuple(part.shape) for part in data if isinstance(part, Tensor | np.ndarray)]
+        if len(set(shapes)) > 1:  # no samples: they could not be made a batch
+            found = f"a {type(data).__name__} of tensors of shapes {', '.join(map(str, shapes[:3]))}"
+            remedy = "pass torch.utils.data.TensorDataset(inputs, targets)"
+            raise TypeError(f"data must be {kinds}, got {found}: {remedy}")
     if isinstance(data, DataLoader) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         dataset: Any = data.dataset if isinstance(data, DataLoader) else data
         reader = data.reader if isinstance(data, DataLoader) else Reader(dataset, None, None, 0)
@@ -154,7 +163,7 @@ def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Know
     elif isinstance(data, Iterable):
         batches = data
     else:
-        raise TypeError(choice("data", type(data).__name__, "a smdl.DataLoader, a dataset or an iterable of batches"))
+        raise TypeError(choice("data", type(data).__name__, kinds))
     with worker_errors():
         parts = list(_forwarded(scorer, batches))
     found = ranks.gather_objects([(features.cpu(), targets.cpu()) for features, targets in parts])
@@ -175,21 +184,6 @@ def _forwarded(scorer: Scorer, batches: Iterable[Any]) -> Iterator[tuple[Tensor,
         if targets is None:
             raise ValueError("refit_head needs targets: pass scoring=smdl.Scoring(targets=…, loss=…)")
         yield features, targets
-
-
-def _linear_head(scorer: Scorer) -> nn.Linear:
-    """Return the linear layer that makes the outputs, or say why there is none."""
-    network = scorer.network
-    given = scorer.scoring.head
-    head = given if isinstance(given, nn.Module) else network.tap
-    if not (network.knows_head and isinstance(head, nn.Linear) and is_plain(head)):
-        raise ValueError(
-            f"refit_head needs a head that is a plain nn.Linear and makes the outputs of {type(scorer.model).__name__}"
-            f" from one row of features per sample, got {type(head).__name__}"
-        )
-    if hasattr(head.weight, "full_tensor"):
-        raise ValueError("refit_head cannot refit a head that fully_shard has divided: refit the gathered model")
-    return head
 
 
 def _importance(balance: str | np.ndarray, known: _Known, head: nn.Linear, loss: Loss, gamma: float) -> Tensor:
@@ -214,8 +208,11 @@ def _importance(balance: str | np.ndarray, known: _Known, head: nn.Linear, loss:
         weights = 1 / counts.double()[labels]
         if balance == "errors":
             weights = weights * torch.exp(-gamma * _own_probability(known, head, labels))
-    if labels is not None and isinstance(loss, CrossEntropy) and len(labels.unique()) < 2:
-        raise ValueError(f"refit_head needs samples of two classes or more, got class {int(labels[0])} only")
+    if labels is not None:
+        counted = labels[weights.to(labels.device) > 0].unique()
+        if len(counted) < 2:
+            found = f"class {int(counted[0])} only" if len(counted) else "none"
+            raise ValueError(f"refit_head needs samples of two classes or more with a weight above 0, got {found}")
     return weights * (len(weights) / weights.sum())
 
 
