@@ -1,6 +1,8 @@
 """Wrong calls of the Python interface: a TypeError or a ValueError of one line that names the argument."""
 
+import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -199,6 +201,29 @@ CASES = [
     for argument, values in wrong.items()
     for place, value in enumerate(values)
 ]
+
+
+#: Made by others, or bases of classes of the user's.
+MADE = {"Candidates", "Deduplication", "Evaluation", "RowScores", "Selection", "SelectionPlan", "Strategy"}
+MADE |= {"StreamPicks"}
+#: Called at every training step, so nothing is added to them; and one without arguments.
+PLAIN = {"balanced_softmax", "weighted_mean", "methods"}
+
+
+@pytest.mark.parametrize("name", sorted({*smdl.__all__, "Pool.from_logits", "Pool.from_similarities"} - MADE - PLAIN))
+def test_a_misspelt_argument_is_told_and_named(name):
+    function = attrgetter(name)(smdl)
+    parameters = inspect.signature(function).parameters.values()
+    words = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    needed = {one.name: None for one in parameters if one.name in words and one.default is one.empty}
+    with pytest.raises((TypeError, ValueError), match=f"unknown .*'{words[-1]}z'; did you mean '{words[-1]}'") as told:
+        function(**needed, **{f"{words[-1]}z": 1})
+    assert told.type is TypeError or name == "Objective"  # whose unknown terms are values
+
+
+def test_a_misspelt_option_of_explain_is_told():
+    with pytest.raises(TypeError, match="unknown argument of explain 'fractoin'; did you mean 'fraction'"):
+        smdl.explain(FEATURES, fractoin=0.5)
 
 
 @pytest.mark.parametrize("name", CALLS)

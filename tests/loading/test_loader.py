@@ -326,7 +326,7 @@ def test_bad_options_are_refused_at_once(options, message):
         ({"method": 3}, r"method must be a name, a smdl\.Method or a smdl\.Strategy, got 3"),
         ({"objective": 3}, "objective must be a smdl.Objective, or the name of a preset or a term, got 3"),
         ({"candidates": 5}, r"candidates must be candidates such as smdl\.RandomPool\(\)"),
-        ({"metod": "fresh"}, "unknown argument 'metod'; did you mean 'method'?"),
+        ({"metod": "fresh"}, "unknown argument of DataLoader 'metod'; did you mean 'method'?"),
         ({"loss": "mse"}, r"`loss` belongs to scoring=: pass scoring=smdl.Scoring\(loss=...\)"),
         ({"scoring": "mse"}, "scoring must be a smdl.Scoring, got 'mse'"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from smdl.common.local_engine import Engine, Local
-from smdl.common.messages import choice, number, one_of, whole_number
+from smdl.common.messages import choice, names_checked, number, one_of, whole_number
 from smdl.common.names import KeptRow
 from smdl.engine.jit import compiled
 from smdl.engine.pool import Array
@@ -81,6 +81,7 @@ class Deduplication:
         return self.search.pairs_near(self.threshold, count)
 
 
+@names_checked
 def deduplicate(
     features: Array,
     similarity: float = 0.95,

@@ -7,6 +7,7 @@ divided by one positive constant per pool. Weights are applied after that, so ch
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -338,7 +339,8 @@ def _check_similarities(objective: Objective, sparse: bool) -> None:
 def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
     for name, weight in weights.items():
         if name not in TERMS:
-            raise ValueError(unknown("term", name, TERMS))
+            is_option = any(near in OPTIONS for near in get_close_matches(name, (*TERMS, *OPTIONS), n=1))
+            raise ValueError(unknown("option", name, OPTIONS) if is_option else unknown("term", name, TERMS))
         number(f"the weight of {name}", weight, "a finite number ≥ 0", low=0.0)
     kept = {name: float(weights[name]) for name in TERMS if weights.get(name, 0) > 0}
     if not kept:

@@ -4,11 +4,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from smdl.common.messages import check_keywords
 from smdl.common.names import ObjectiveName
 from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
@@ -179,7 +181,10 @@ def explain(
         >>> smdl.explain(np.zeros((100_000, 64), np.float32), size=50).engine
         'sample'
     """
-    for name in ("seed", "spread", "progress"):  # they change nothing about the way
+    idle = ("seed", "spread", "progress")  # they change nothing about the way
+    known = {"pool", *signature(prepare).parameters, *OTHERS, *idle} - {"shape"}
+    check_keywords("explain", options, known)
+    for name in idle:
         options.pop(name, None)
     shape, wanted = shape_of(pool), as_objective(objective)
     for name in OTHERS:

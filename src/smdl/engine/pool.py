@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import true_or_false, unknown
+from smdl.common.messages import names_checked, true_or_false, unknown
 from smdl.engine import arithmetic
 
 Array = np.ndarray | Tensor | Sequence[Any]
 
 
+@names_checked
 class Pool:
     """N candidates: their features and, optionally, what the model says about them.
 
@@ -98,6 +99,7 @@ class Pool:
         self.kept: dict[Any, Any] = {}  # similarities of the features, see Geometry
 
     @classmethod
+    @names_checked
     def from_logits(
         cls,
         features: Array,
@@ -116,6 +118,7 @@ class Pool:
         return cls(features, outputs.softmax(dim=1), labels, reference=reference, bias=bias)
 
     @classmethod
+    @names_checked
     def from_similarities(
         cls,
         similarities: Any,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smdl.common.messages import callable_or_none, choice, whole_number
+from smdl.common.messages import callable_or_none, choice, names_checked, whole_number
 from smdl.engine.geometry import no_report
 from smdl.engine.jit import compiled
 from smdl.engine.near_copies import matrix, threshold
@@ -47,6 +47,7 @@ class RowScores:
         return len(self.density)
 
 
+@names_checked
 def score(
     features: Array,
     *,

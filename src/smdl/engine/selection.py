@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import callable_or_none, choice
+from smdl.common.messages import callable_or_none, choice, names_checked
 from smdl.common.names import ObjectiveName, OptimizerName, SharesName
 from smdl.engine.geometry import DENSE, no_report
 from smdl.engine.greedy.partition import Spread, get_mini_batch
@@ -171,6 +171,7 @@ class Evaluation:
         return f"{self.value:.6g}: {', '.join(f'{name} {share:.1%}' for name, share in self.term_shares.items())}"
 
 
+@names_checked
 def select(
     pool: Pool | Array,
     objective: Objective | ObjectiveName = "facility_location",
@@ -288,7 +289,7 @@ def pick(
     callable_or_none("progress", progress)
     plan, candidates, rule, partitions = prepare(shape_of(pool), objective, size, threads=threads, **options)
     if len(candidates) == len(pool) > DENSE and plan.seconds > LONG:  # small pools never take so long
-        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=3)
+        warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=4)
     problem = plan.objective.on(pool, plan.engine)
     problem.geometry.report = progress or no_report
     try:
@@ -318,7 +319,7 @@ def _warn_of_idle_terms(chosen: Selection) -> None:
             warnings.warn(
                 f"{name} has {value / chosen.value:.1%} of the value of these {len(chosen)} picks, so it hardly counts:"
                 f" {name}={balanced:.2g} would give it as much as the other terms have on average",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
@@ -337,6 +338,7 @@ def with_others(pool: Pool, query: Array | None, away_from: Array | None) -> Poo
     return pool.changed(**given) if given else pool
 
 
+@names_checked
 def evaluate(
     pool: Pool | Array,
     objective: Objective | ObjectiveName,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import choice, unknown
+from smdl.common.messages import choice, names_checked, unknown
 from smdl.common.names import ObjectiveName, OptimizerName, SharesName
 from smdl.engine.objective import Objective, as_objective
 from smdl.engine.pool import Array, Pool
 from smdl.engine.selection import Selection, as_pool, select
 
 
+@names_checked
 class Selector:
     """Pick rows: `Selector("facility_location", 100).fit(X).transform(X)` returns 100 rows of X.
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import number, whole_number
+from smdl.common.messages import names_checked, number, whole_number
 from smdl.common.names import ObjectiveName
 from smdl.engine.objective import Objective, Problem, as_objective
 from smdl.engine.pool import Array, Pool, as_matrix, host, other_rows
@@ -60,6 +60,7 @@ class _Sieve:
         return (self.guess / 2.0 - self.value) / (size - len(self.places))
 
 
+@names_checked
 def select_stream(
     chunks: Iterable[Array],
     objective: Objective | ObjectiveName = "feature_coverage",

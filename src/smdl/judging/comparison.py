@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from smdl.common.messages import check_packages, choice, number, positive, true_or_false, whole_number
+from smdl.common.messages import check_packages, choice, names_checked, number, positive, true_or_false, whole_number
 from smdl.common.names import MethodName
 from smdl.loading.loader import DataLoader
 
@@ -51,6 +51,7 @@ class ComparisonReport:
         return "\n".join([table, self.answer, self.verdict, *problems, f"report: {self.page}"])
 
 
+@names_checked
 def compare(
     train: Callable[[Any, int], Any],
     dataset: Dataset | Callable[[], Dataset],
@@ -176,6 +177,7 @@ def compare(
         return ComparisonReport(folder, render(folder), collect(folder))
 
 
+@names_checked
 def preview(
     loader: DataLoader, methods: Sequence[MethodName | str] | None = None, *, seconds: float = 20.0, quiet: bool = False
 ) -> "Preview":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from smdl.common.messages import choice, number, true_or_false, whole_number
+from smdl.common.messages import choice, names_checked, number, true_or_false, whole_number
 from smdl.common.saved_state import SavedState
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
@@ -50,6 +50,7 @@ class Suspect(NamedTuple):
     probability: float
 
 
+@names_checked
 class Labels:
     """Choose the rows worth a label, round by round.
 

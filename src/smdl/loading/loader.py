@@ -366,4 +366,4 @@ def _check_torch_options(options: Mapping[str, Any]) -> None:
         if name in Scoring.__dataclass_fields__:
             raise TypeError(f"`{name}` belongs to scoring=: pass scoring=smdl.Scoring({name}=...)")
         if name not in known:
-            raise TypeError(unknown("argument", name, known | own))
+            raise TypeError(unknown("argument of DataLoader", name, known | own))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smdl.common.factory import load_object
-from smdl.common.messages import choice, unknown
+from smdl.common.messages import choice, names_checked, unknown
 from smdl.common.names import MethodName, ObjectiveName
 from smdl.engine.objective import PRESETS, Objective, as_objective
 from smdl.engine.terms import TERMS
@@ -31,6 +31,7 @@ from smdl.loading.strategies.uniform import Uniform
 from smdl.loading.strategies.weighted import Weighted
 
 
+@names_checked
 @dataclass(frozen=True)
 class Method:
     """A way to choose batches, under a name.

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from smdl.common.messages import choice
+from smdl.common.messages import choice, names_checked
 from smdl.common.names import MethodName, ObjectiveName
 from smdl.engine.objective import Objective
 from smdl.loading.base_loader import Loader
@@ -18,6 +18,7 @@ from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
 
 
+@names_checked
 class SelectiveLoader(Loader):
     """Wraps any iterable of batches: joins 1/keep of them to a pool and yields the selected part of it.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from smdl.common.messages import names_checked
 from smdl.common.names import LossName, PoolingName
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -16,6 +17,7 @@ Head = Callable[[Tensor], Tensor]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
+@names_checked
 @dataclass(frozen=True)
 class Scoring:
     """How to score batches, models and losses that differ from `(inputs, class numbers)` and a model that ends in a

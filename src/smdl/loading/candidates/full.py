@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from smdl.common.messages import true_or_false, whole_number
+from smdl.common.messages import names_checked, true_or_false, whole_number
 from smdl.common.saved_state import SavedState
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, planned_batch, saved_batch
 from smdl.loading.strategies.strategy import Strategy
 
 
+@names_checked
 @dataclass
 class Full(Candidates):
     """Candidates are all samples that the epoch has not used yet, scored before steps 0, every, 2·every, …: the paper.

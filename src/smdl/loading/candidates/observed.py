@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import number, one_of, whole_number
+from smdl.common.messages import names_checked, number, one_of, whole_number
 from smdl.common.names import FeatureType
 from smdl.common.saved_state import SavedState
 from smdl.engine.pool import host
@@ -47,6 +47,7 @@ class _Planned(NamedTuple):
         return np.concatenate([ranks.share(self.selection.indices), ranks.share(self.rescored)])
 
 
+@names_checked
 @dataclass
 class Observed(Candidates):
     """Candidates are a random pool of factor × batch size, as for RandomPool, but nothing is forwarded to score them:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from smdl.common.messages import number
+from smdl.common.messages import names_checked, number
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each
 from smdl.loading.ranks import Ranks
 from smdl.scoring.batches import height, join, take
 
 
+@names_checked
 @dataclass
 class RandomPool(Candidates):
     """Candidates are a fresh random pool of factor × batch size, scored and selected from at every step at which the
