@@ -221,9 +221,9 @@ def test_near_copies_are_those_of_one_machine(pile, monkeypatch, cells):
     pq.write_table(pa.table({"X": list(np.concatenate([np.load(f"pile/{n}.npy") for n in range(3)]))}), "pile.parquet")
     assert kept("table.parquet", "ray", inputs=("pile.parquet",)) == expected
     np.save("test.npy", pile[::50])
-    leaks = kept("local.parquet", "local", against="test.npy")
+    leaks = kept("local.parquet", "local", against=("test.npy",))
     assert len(set(leaks[0]["copy_of_against"])) > 10
-    assert kept("ray.parquet", "ray", against="test.npy") == leaks
+    assert kept("ray.parquet", "ray", against=("test.npy",)) == leaks
 
 
 def dying_compare(rows, components, floor, slack, blocks):

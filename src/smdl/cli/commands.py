@@ -237,6 +237,7 @@ def dedup(options: Options) -> int:
     from smdl.report.dedup_page import render_dedup
 
     given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
+    given["against"] = tuple(options.against or ())
     work = Deduplicator(DedupRequest(**{entry.name: given[entry.name] for entry in fields(DedupRequest)}))
     with _display(options.quiet) as display:
         found = work.run(display)

@@ -275,7 +275,12 @@ COMMANDS = {
             "--out": {"type": Path, "default": Path("kept.csv"), "help": ".parquet, .csv, .jsonl, .json, or .npy"},
             "--keep": {"type": str, "default": "central", "help": "row of a group to keep: central, or first"},
             "--keep_by": {"type": str, "help": "column of numbers: keep the row with the highest one"},
-            "--against": {"type": str, "help": "file whose near-copies are dropped: a test set, or an earlier output"},
+            "--against": {
+                "nargs": "+",
+                "action": "extend",
+                "metavar": "FILE",
+                "help": "files whose near-copies are dropped: test sets, or earlier outputs",
+            },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
             "--model": {

@@ -32,6 +32,7 @@ from smdl.files.file_plan import FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
 from smdl.files.kept_parts import KeptParts, key_of
 from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.outside_rows import features_in
 from smdl.files.quotas import quotas_of
 from smdl.files.request import SelectRequest, settings_of
 from smdl.files.request_checks import check_columns_are_read, check_limits
@@ -269,7 +270,7 @@ class Chooser:
         check_others(name, objective_of(self.request.objective))
         if self.embedder is not None:
             return self.embedder.query(path)
-        found = open_rows([path], self.request.features)
+        found = open_rows([path], features_in(path, self.request.features))
         if found.width != self.source.width:
             raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
         check_usable(found, [unfinished_rows(found, n) for n in range(len(found.shards))], NOT_FINITE, skip=False)

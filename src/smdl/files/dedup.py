@@ -28,17 +28,18 @@ from smdl.common.storage import (
 )
 from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
-from smdl.engine.unit_rows import UnitRows, unusable
+from smdl.engine.unit_rows import UnitRows
 from smdl.files.checks import check_output
 from smdl.files.engines import ENGINES
 from smdl.files.file_features import features_for, features_of
 from smdl.files.kept_parts import key_of
 from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.outside_rows import OutsideRows, input_record, open_against
 from smdl.files.request import settings_of
-from smdl.files.rows import Rows, open_file, open_rows
+from smdl.files.rows import Rows
 from smdl.files.snapshot import places
 from smdl.files.texts import TextRows
-from smdl.files.usable_rows import NO_DIRECTION, UsableRows
+from smdl.files.usable_rows import UsableRows
 
 #: Raise it when the same request may find other pairs.
 RULES = 1
@@ -61,7 +62,7 @@ class DedupRequest:
     ids: str | None = None
     keep: str = "central"
     keep_by: str | None = None
-    against: str | None = None
+    against: tuple[str, ...] = ()
     seed: int = 0
     engine: str = "local"
     threads: int | None = None
@@ -93,7 +94,10 @@ class Deduplicator:
         check_output(self.output, request.folder, self.rows, request.inputs)
         self.prefer = self._prefer()
         self.input.use_model()
-        self.against = self._against()
+        self.against: OutsideRows | None = None
+        if request.against:
+            given = (request.against, request.features, self.rows, self.input.embedder, request.out)
+            self.against = open_against(*given)
 
     @property
     def rows(self) -> Rows:
@@ -114,7 +118,8 @@ class Deduplicator:
                 display.phase("looking for near-copies")
                 found = search_copies(
                     self.rows, used, request.similarity, request.folder, display, request.keep,
-                    None if self.prefer is None else self.prefer[used], self.against, request.seed, engine,
+                    None if self.prefer is None else self.prefer[used],
+                    None if self.against is None else self.against.features, request.seed, engine,
                 )  # fmt: skip
                 for number, stamp in enumerate(stamps):
                     self.rows.check_stamp(number, stamp)
@@ -123,6 +128,7 @@ class Deduplicator:
                     display.note(f"{request.out} was changed after it was written: it is now {kept}")
                 display.phase("measuring")
                 numbers = self._numbers(found, used, time.perf_counter() - started)
+                numbers["input"] = input_record(self.rows, self.input.embedder)
                 write_json(request.folder / "dedup.json", numbers, checksum=True)
                 return numbers
         except KeyboardInterrupt:
@@ -138,23 +144,6 @@ class Deduplicator:
         if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise ValueError("--keep_by must be a column of finite numbers")
         return found.astype(np.float64)
-
-    def _against(self) -> np.ndarray | None:
-        """Return the features of other rows: those of a file, or those that an earlier run has kept."""
-        path = self.request.against
-        if path is None:
-            return None
-        found = kept_features(path, self.request)
-        if found is None and self.input.embedder is not None:
-            found = self.input.embedder.query(path)
-        elif found is None:
-            found = np.asarray(open_rows([path], self.request.features).whole())
-        if found.shape[1] != self.rows.width:
-            raise ValueError(f"--against must have the width of the input, {self.rows.width}, got {found.shape[1]}")
-        bad = unusable(found)
-        if len(bad):
-            raise ValueError(f"--against: {len(bad)} rows of {path} have {NO_DIRECTION}, the first is row {bad[0]}")
-        return found
 
     def _table(self, found: Deduplication, used: np.ndarray) -> Table:
         """Return the columns of the output, one line per row that was compared."""
@@ -173,7 +162,10 @@ class Deduplicator:
             "similarity": _optional(found.similarity, ~kept),
         }
         if self.against is not None:
-            table["copy_of_against"] = _optional(found.against, found.against >= 0)
+            leaks = found.against >= 0
+            for name, values in (("against", self.against.files), ("copy_of_against", self.against.rows)):
+                table[name] = np.full(len(used), None, object)
+                table[name][leaks] = values[found.against[leaks]].tolist()
         if "ids" in self.rows.columns:
             table["id"] = self.rows.values("ids", used)
         if isinstance(self.rows, TextRows):
@@ -263,27 +255,6 @@ def _read_pairs(path: Path, key: str, similarity: float) -> tuple[float | None, 
     if floor > similarity:
         return None, None
     return floor, SimilarPairs(**{**found, "recall": float(found["recall"])})
-
-
-def kept_features(path: str, request: DedupRequest) -> np.ndarray | None:
-    """Return the features of the rows that an output of smdl dedup keeps; None if the file is no such output."""
-    file = open_file(path)
-    if not {"shard", "row", "kept", "index"} <= set(file.columns):
-        return None
-    every = np.arange(file.rows)
-    is_kept = file.take(["kept"], every)["kept"].astype(bool)
-    embeddings = Path(path).with_name(f"{Path(path).stem}.dedup") / "embeddings.npy"
-    if request.text is not None:
-        if not embeddings.exists():
-            raise ValueError(f"--against: the embeddings of {path} are missing, they were in {embeddings}")
-        index = file.take(["index"], every)["index"].astype(np.int64)
-        return np.load(embeddings, mmap_mode="r")[np.sort(index[is_kept])]
-    shards = file.exact("shard", every)
-    earlier = open_rows(list(dict.fromkeys(shards.tolist())), request.features)
-    numbers = {shard.path: number for number, shard in enumerate(earlier.shards)}
-    inside = file.take(["row"], every)["row"].astype(np.int64)
-    rows = inside + earlier.offsets[[numbers[shard] for shard in shards.tolist()]]
-    return features_of(earlier, np.sort(rows[is_kept]))
 
 
 def _optional(values: Sequence[Any] | np.ndarray, given: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -18,8 +19,9 @@ from smdl.common.progress import Display
 from smdl.common.storage import append_line, disk_errors, write_lines
 from smdl.common.units import duration, size_text
 from smdl.files.checks import NO_TEXT, check_usable
-from smdl.files.images import ImageModel, ImageRows
+from smdl.files.images import ImageModel, ImageRows, image_paths
 from smdl.files.kept_parts import key_of
+from smdl.files.row_files import readable
 from smdl.files.text_model import TextModel, has_content
 from smdl.files.texts import DTYPE, TextRows, open_text
 
@@ -60,18 +62,27 @@ class Embedder:
         check_usable(found, _empty_texts(found), NO_TEXT, skip=False)
         return self.model.embed(list(found.texts()))
 
+    def images(self, folder: str) -> tuple[list[str], np.ndarray]:
+        """Embed the images of another folder. Return their paths, too."""
+        paths = [Path(folder) / path for path in image_paths(Path(folder))]
+        return list(map(str, paths)), self.model.embed([str(path.absolute()) for path in paths])
+
+    @cached_property
+    def key(self) -> str:
+        """What changes if the texts, the images or the model change."""
+        return key_of(self.source.content(), CHUNK)
+
     def write(self, display: Display) -> None:
         """Write the memory map of the embeddings, unless it is complete. Chunks of an earlier start are kept if the
         model, the input and their checksums are the same. The map gets its name once it is complete."""
         path = Path(self.source.path)
         part, log = path.with_name(f"{path.name}.part"), path.with_suffix(".jsonl")
-        key = key_of(replace(self.source, columns={}).fingerprint(), CHUNK)
         with disk_errors(path):
             if path.exists():
                 os.replace(path, part)  # until its checksums are known to be right
-            if not part.exists() or {"key": key} not in _records(log):
+            if not part.exists() or {"key": self.key} not in _records(log):
                 part.write_bytes(_header(self.source))
-                write_lines(log, [{"key": key}])
+                write_lines(log, [{"key": self.key}])
             with part.open("r+b") as file:
                 self._write_chunks(file, log, display)
                 os.fsync(file.fileno())
@@ -99,6 +110,23 @@ class Embedder:
                 os.fsync(file.fileno())
                 append_line(log, {"chunk": number, "sha256": _sha256(file, places[number], CHUNK * row)})
             display.step("embedding, row", min(rows, (number + 1) * CHUNK), rows)
+
+
+def read_embeddings(path: Path, key: str) -> np.ndarray:
+    """Return embeddings as a memory map, if they are complete, undamaged and of this key."""
+    records = _records(path.with_suffix(".jsonl"))
+    if not path.exists() or {"key": key} not in records:
+        raise ValueError(
+            f"the embeddings in {path} are missing, or of other rows: run the command that made them again"
+        )
+    with readable(str(path)):
+        found = np.load(path, mmap_mode="r")
+    sums = {record["chunk"]: record["sha256"] for record in records if "chunk" in record}
+    for number in range(-(-len(found) // CHUNK)):
+        chunk = found[number * CHUNK : (number + 1) * CHUNK]
+        if sums.get(number) != hashlib.sha256(chunk.tobytes()).hexdigest():
+            raise ValueError(f"{path} is damaged: run the command that made it again")
+    return found
 
 
 def _empty_texts(source: TextRows) -> list[np.ndarray]:

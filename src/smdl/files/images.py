@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,20 @@ class ImageRows(TextRows):
         """Return the files of rows that ascend."""
         return [Path(self.root) / name for name in self.texts_at(rows)]
 
+    @cached_property
+    def stamps_of_images(self) -> str:
+        """What changes if an image is added, removed or written again."""
+        paths = self.paths_at(np.arange(len(self)))
+        found = (path.stat() if path.is_file() else None for path in paths)
+        times = [stat and (stat.st_size, stat.st_mtime_ns) for stat in found]
+        return key_of([str(path.absolute()) for path in paths], times)
+
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), self.stamps_of_images]
+
+    def content(self) -> list[Any]:
+        return [self.model, self.stamps_of_images]
+
 
 def open_images(root: str, listing: Path, keep: bool, columns: Mapping[str, str | None], path: str) -> ImageRows:
     """List the images below a folder in a table, and open it. With `keep`, a list that is there stays as it is."""
@@ -59,7 +74,8 @@ def check_images(source: ImageRows, bad: np.ndarray) -> None:
         )
 
 
-def _listing(root: Path) -> bytes:
+def image_paths(root: Path) -> list[Path]:
+    """Return the images below a folder, without its own name, in the order of their names."""
     paths = sorted(
         path.relative_to(root)
         for path in root.rglob("*")
@@ -67,10 +83,14 @@ def _listing(root: Path) -> bytes:
     )
     if not paths:
         raise ValueError(f"{root} holds no images: files that end in {', '.join(SUFFIXES)}")
+    return paths
+
+
+def _listing(root: Path) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["image", "folder"])
-    writer.writerows([path.as_posix(), path.parent.name] for path in paths)
+    writer.writerows([path.as_posix(), path.parent.name] for path in image_paths(root))
     return text.getvalue().encode()
 
 

@@ -1,13 +1,14 @@
 """TextRows: rows with a column of text. Their features are embeddings, in a memory map of their own."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from smdl.files.row_files import BLOCK, readable
+from smdl.files.row_files import BLOCK, is_url, readable
 from smdl.files.rows import Rows, check_column, open_columns
 from smdl.files.tables import CsvFile, TableFile
 
@@ -50,6 +51,12 @@ class TextRows(Rows):
 
     def fingerprint(self) -> list[Any]:
         return [self.model, *super().fingerprint()]
+
+    def content(self) -> list[Any]:
+        """Return what changes if the texts or the model change, from any folder."""
+        model, _, *files = replace(self, columns={}).fingerprint()
+        places = [path if is_url(path) else os.path.abspath(path) for path, *_ in files]
+        return [model, self.features, *([place, *rest] for place, (_, *rest) in zip(places, files, strict=True))]
 
     def texts(self) -> Iterator[str | None]:
         """Yield the text of every row, in order."""
