@@ -1,19 +1,19 @@
 """Tell one training function or dataset from another: by its code and by everything that it carries or reads."""
 
 import hashlib
-import sys
-import sysconfig
 from collections.abc import Iterator
+from copyreg import dispatch_table
 from functools import partial
-from pathlib import Path
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
 
+from smdl.judging.code_reads import is_library, is_named_by_library, values_read
+
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class UnknownIdentityError(ValueError):
@@ -23,8 +23,8 @@ class UnknownIdentityError(ValueError):
 def identity(thing: Any) -> str:
     """Return a hash of a function, an object or data: two that may behave differently have different ones.
 
-    A function counts with its code, defaults, closure, bound arguments, and the globals that it reads, among them the
-    functions and classes of the user's own modules. Installed packages count by name.
+    A function counts with its code, defaults, closure, bound arguments, and the globals that it reads, among them what
+    it reads from the user's own modules. A module that is passed on counts whole. Installed packages count by name.
 
     Raises:
         UnknownIdentityError: a part of it cannot be compared, such as an open file.
@@ -71,7 +71,11 @@ class _Walk:
             self._add_all("method", [thing.__func__, thing.__self__])
         elif isinstance(thing, partial):
             self._add_all("partial", [thing.func, thing.args, thing.keywords])
-        elif isinstance(thing, type | ModuleType | BuiltinFunctionType):
+        elif isinstance(thing, ModuleType):
+            self._add_module(thing)
+        elif isinstance(thing, ref):
+            self._add_all("reference", [thing()])
+        elif isinstance(thing, type | BuiltinFunctionType):
             self._add_named(thing)
         elif isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
             self._write("array", str(thing.dtype), str(thing.shape))
@@ -90,13 +94,14 @@ class _Walk:
 
     def _add_function(self, function: FunctionType) -> None:
         self._write("function", function.__module__ or "", function.__qualname__)
-        if _is_library(function.__module__):
+        is_theirs = is_library(function.__module__) and is_library(function.__globals__.get("__name__"))
+        if is_theirs and is_named_by_library(function):
             return
         self._add_code(function.__code__)
         self._add_all("defaults", [function.__defaults__, function.__kwdefaults__, vars(function)])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._add_all(name, [cell.cell_contents] if cell != CellType() else [])  # empty: not assigned yet
-        for name, value in _globals_of(function):
+        for name, value in () if is_theirs else values_read(function):
             self._add_all(name, [value])
 
     def _add_code(self, code: CodeType) -> None:
@@ -109,11 +114,18 @@ class _Walk:
             else:
                 self._write(repr(constant))
 
+    def _add_module(self, module: ModuleType) -> None:
+        """Add a module by its name, and with all that it holds if it is the user's own."""
+        self._write("module", module.__name__)
+        if not is_library(module.__name__):
+            members = sorted(name for name in vars(module) if not (name.startswith("__") and name.endswith("__")))
+            self._add_all("members", [part for name in members for part in (name, vars(module)[name])])
+
     def _add_named(self, thing: Any) -> None:
         """Add a class with its bases and members, if it is the user's own; anything else by its name."""
         self._write(type(thing).__name__, getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", ""))
         self._write(thing.__name__)
-        if isinstance(thing, type) and not _is_library(thing.__module__):
+        if isinstance(thing, type) and not is_library(thing.__module__):
             members = [
                 pair for pair in vars(thing).items() if not pair[0].startswith(("__", "_abc_")) or callable(pair[1])
             ]
@@ -127,41 +139,17 @@ class _Walk:
             self._add_all("member", [getattr(thing, name, None) for name in ("__func__", "fget", "fset", "fdel")])
             return
         try:
-            parts = thing.__reduce_ex__(4)
+            reduce = dispatch_table.get(type(thing))
+            parts = thing.__reduce_ex__(4) if reduce is None else reduce(thing)
         except Exception as error:
             raise UnknownIdentityError(f"{_described(thing)} cannot be compared: {error}") from error
         if isinstance(parts, str):
             self._write("named", type(thing).__qualname__, parts)
+            if not is_named_by_library(thing):
+                own = None if is_library(type(thing).__module__) else [type(thing), getattr(thing, "__dict__", None)]
+                self._add_all("parts", [getattr(thing, "__wrapped__", None), own])
         else:
             self._add_all("object", [list(part) if isinstance(part, Iterator) else part for part in parts])
-
-
-def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that a function reads, also those of the user's modules that it reads as attributes."""
-    names = list(dict.fromkeys(_names(function.__code__)))
-    for name in names:
-        if name in function.__globals__:
-            value = function.__globals__[name]
-            yield name, value
-            if isinstance(value, ModuleType) and not _is_library(value.__name__):
-                yield from ((inner, getattr(value, inner)) for inner in names if hasattr(value, inner))
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _is_library(module: str | None) -> bool:
-    """Whether a module belongs to Python, to smdl or to an installed package."""
-    if module is None or module.partition(".")[0] == "smdl":
-        return True
-    if module == "__main__" or module not in sys.modules:
-        return False
-    file = getattr(sys.modules[module], "__file__", None)
-    return file is None or str(Path(file)).startswith(_INSTALLED)  # without a file it is compiled into Python
 
 
 def _described(thing: Any) -> str:
