@@ -308,6 +308,22 @@ def compare(case: Case, peer: str, n: int, size: int, repeats: int, limit: float
     return other < limit
 
 
+def any_size(n: int) -> None:
+    """Print what double greedy reaches on graph cuts, beside greedy that stops where the next sample would cost."""
+    rows = make(n, 64).rows
+    print("| similarity | λ | n | greedy picks | greedy s | bidirectional picks | bidirectional s | value |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, options in (("cosine", COSINE), ("gaussian, σ = 2", {"distance": "gaussian", "sigma": 2.0})):
+        for overlap in (0.6, 1.0, 2.0, 10.0):
+            objective = smdl.Objective(graph_cut=1.0, overlap=overlap, **options)
+            greedy = lambda objective=objective: smdl.select(rows, objective, (1, n), size_penalty=0)  # noqa: E731
+            greedy()  # compiles
+            time_of_greedy, first = clocked(greedy)
+            seconds, found = clocked(lambda o=objective: smdl.select(rows, o, optimizer="bidirectional"))
+            counts = f"{len(first)} | {time_of_greedy:.2f} | {len(found)} | {seconds:.2f}"
+            print(f"| {name} | {overlap} | {n:,} | {counts} | {found.value / first.value:.4f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 5000])
@@ -315,7 +331,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a peer is not run again")
     parser.add_argument("--only", default="", help="functions whose name contains this")
+    parser.add_argument("--any-size", action="store_true", help="only batches of any size, without a peer")
     options = parser.parse_args()
+    if options.any_size:
+        for n in options.rows:
+            any_size(n)
+        return
     print(f"python {sys.version.split()[0]}, torch {torch.__version__}, one thread, {options.size} of n rows")
     print("| function | peer | n | smdl s | peer s | ratio | same | value |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")

@@ -435,6 +435,22 @@ def greedy(
     return selected, gains
 
 
+def from_both_ends(
+    problem: Specification, members: Sequence[int], initial: Sequence[int] = ()
+) -> tuple[list[int], list[float]]:
+    """Let each member join the batch, or leave the batch of all that are left, whichever gains more."""
+    low, high = list(initial), [*initial, *members]
+    gains: list[float] = []
+    for a in members:
+        high.remove(a)
+        rise, loss = problem.gains([a], low)[0], -problem.gains([a], high)[0]
+        if rise >= loss:
+            low.append(a)
+            high.append(a)
+            gains.append(rise)
+    return low[len(initial) :], gains
+
+
 def staged(
     problem: Specification,
     order: Sequence[int],

@@ -53,7 +53,7 @@ ObjectiveName = Literal[
     "disparity_sum",
     "disparity_min",
 ]
-OptimizerName = Literal["auto", "naive", "lazy", "stochastic", "subset"]
+OptimizerName = Literal["auto", "naive", "lazy", "stochastic", "subset", "bidirectional"]
 PoolingName = Literal["first", "flatten", "last", "mean"]
 RanksChoice = Literal["local", "global"]
 Reduction = Literal["mean", "none", "sum"]

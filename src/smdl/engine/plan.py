@@ -14,6 +14,7 @@ from smdl.common.messages import check_keywords
 from smdl.common.names import ObjectiveName
 from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
+from smdl.engine.greedy.bidirectional import check_bidirectional
 from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
 from smdl.engine.limits import balance_of, candidates_of, check_indices, check_search, check_size, make_limits, size_of
@@ -44,8 +45,8 @@ BYTES = 20
 #: Similarities that "subset" computes for all of its stages, in units of those of the last one.
 STAGES = 1.2
 
-#: How much more a pair costs within the cells of faiss than in a block.
-SCATTERED = 4
+#: How much more a pair costs within the cells of faiss than in a block, and a number in one row of distances.
+SCATTERED, SINGLE = 4, 6
 
 ENGINES = {
     "rows": "reads rows as it needs them",
@@ -80,10 +81,10 @@ class SelectionPlan:
     Attributes:
         objective: what is maximised, with the sample filled in.
         engine: how similarities are computed: rows, dense, blocks, graph or sample.
-        optimizer: naive, lazy, stochastic or subset.
+        optimizer: naive, lazy, stochastic, subset or bidirectional.
         loops: what runs the search: compiled, lists or torch.
         shape: the samples, features and device that the plan is for.
-        size: how many samples are picked.
+        size: how many samples are picked, at most with bidirectional.
         search: of the neighbours: exact, flat or inverted. None: there is none.
 
     Examples:
@@ -140,8 +141,9 @@ class SelectionPlan:
     def __str__(self) -> str:
         n, width = self.shape[:2]
         covered = f" ({self.objective.sample:,} of them)" if self.engine == "sample" else ""
+        most = "at most " if self.optimizer == "bidirectional" else ""
         return (
-            f"choose {self.size:,} of {n:,} samples with {width:,} features by {self.objective!r}\n"
+            f"choose {most}{self.size:,} of {n:,} samples with {width:,} features by {self.objective!r}\n"
             f"engine:    {self.engine}: {self.how}{covered}\n"
             f"optimizer: {self.optimizer}, by {LOOPS[self.loops]}\n"
             f"memory:    {size_text(self.memory)} beyond the features\n"
@@ -239,10 +241,14 @@ def prepare(
     given = np.empty(0, np.int32) if initial is None else check_indices("initial", initial, n).astype(np.int32)
     banned = given if exclude is None else np.concatenate([check_indices("exclude", exclude, n), given])
     candidates = candidates_of(n, among, banned if len(banned) else None)
+    check_search(optimizer, partitions, epsilon, threads)
+    if optimizer == "bidirectional":
+        limited = {"size": size, "fraction": fraction, "budget": budget, "groups": groups, "size_penalty": size_penalty}
+        check_bidirectional(objective, {**limited, "partitions": None if partitions == 1 else partitions})
+        size = len(candidates)
     balance = balance_of(shares, at_least, size, fraction, candidates)
     limits = make_limits(n, costs, budget, groups, per_group, balance)
     low, high, penalty = check_size(size_of(size, fraction, limits, candidates), size_penalty, len(candidates))
-    check_search(optimizer, partitions, epsilon, threads)
     if limits is not None and (partitions > 1 or optimizer in ("stochastic", "subset")):
         raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
     if size_penalty is not None and optimizer == "subset":
@@ -282,7 +288,7 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
 def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:
     """Return which loops maximise the objective: a key of LOOPS."""
     names = objective.set_terms
-    if len(names) > 1 or not objective.diminishes(shape.asked):
+    if optimizer == "bidirectional" or len(names) > 1 or not objective.diminishes(shape.asked):
         return "torch"
     term = TERMS[names[0]] if names else None
     if term is not None and term.pairwise and shape.pool is not None and shape.pool.similarities is not None:
@@ -329,6 +335,8 @@ def with_sample(objective: Objective, n: int, size: int) -> Objective:
 def _costs_of(plan: SelectionPlan) -> tuple[int, float, float]:
     """Return the memory in bytes, the passes over the features, and the seconds of the engine."""
     (n, width), size, engine, objective = plan.shape[:2], plan.size, plan.engine, plan.objective
+    if plan.optimizer == "bidirectional":  # the distances of every row to all, one row at a time
+        return 8 * n * width, float(n), n * n * width * SINGLE * ROW
     if engine == "rows":
         return 0, 1 + size / 25, size * n * (LOOK + width * ROW / 3)  # lazy greedy skips most rows
     pair = _pair(width)

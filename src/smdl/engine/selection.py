@@ -218,7 +218,8 @@ def select(
             get the rest by their shares.
         optimizer: naive evaluates every candidate in every step; lazy only those whose bound could win, for the same
             picks; stochastic ⌈n/size · ln(1/ε)⌉ random ones; subset is lazy among max(65,536, 16 × size) random
-            candidates, the first picks among fewer. auto is subset for facility_location above 65,536 samples; else
+            candidates, the first picks among fewer; bidirectional picks as many samples as graph_cut or sum_redundancy
+            wants, without a size. auto is subset for facility_location above 65,536 samples; else
             lazy while n × size ≤ 2·10⁹ and gains diminish (normalize="pool"), else stochastic.
         partitions: > 1 is the paper's Algorithm 1: maximise random parts in parallel, merge, maximise again
         seed: a whole number, or several such as (seed, epoch, step)

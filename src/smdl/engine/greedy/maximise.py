@@ -1,4 +1,4 @@
-"""Naive, lazy, stochastic and subset greedy over one or several disjoint parts of a pool.
+"""Naive, lazy, stochastic, subset and double greedy over one or several disjoint parts of a pool.
 
 The compiled kernels handle one set term on the CPU, with one thread per part. Everything else (mixtures of set terms,
 class_balance, normalize="candidates", pools on an accelerator) runs here in torch, all parts at once.
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from smdl.engine.arithmetic import FLAT
 from smdl.engine.greedy import gains, kernels, subset
+from smdl.engine.greedy.bidirectional import from_both_ends
 from smdl.engine.objective import Problem
 from smdl.engine.pool import widest
 from smdl.engine.randomness import below, derive, sample_compiled
@@ -81,6 +82,8 @@ def maximise(
 def _maximise(
     problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
 ) -> list[Picks]:
+    if rule.optimizer == "bidirectional":
+        return [Picks(*from_both_ends(problem, part, rule.initial)) for part in parts]
     if rule.optimizer == "subset":
         parts = [subset.draw(part, rule.high, key) for part, key in zip(parts, keys, strict=True)]
         if rule.loops == "lists" and problem.set_terms["facility_location"].unit > 0:

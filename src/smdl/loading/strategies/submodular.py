@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from smdl.common.messages import choice
 from smdl.common.names import ObjectiveName, OptimizerName
 from smdl.engine.limits import check_search
 from smdl.engine.objective import Objective, as_objective
@@ -25,6 +26,8 @@ class Submodular(Strategy):
         threads: int | None = None,
     ) -> None:
         self.objective = as_objective(objective)
+        if optimizer == "bidirectional":
+            raise ValueError(choice("optimizer", optimizer, "one for batches of a fixed size, such as auto"))
         check_search(optimizer, partitions, epsilon, threads)
         self.optimizer, self.partitions, self.epsilon, self.threads = optimizer, partitions, epsilon, threads
         self.needs_reference = "feature_match" in self.objective.weights
