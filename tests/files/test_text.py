@@ -192,6 +192,33 @@ def test_embeddings_are_kept_for_the_same_model_and_texts_alone():
     assert embedded(model="other") == 60
 
 
+def test_outputs_of_the_same_texts_and_model_share_their_embeddings(capsys):
+    def embedded(*words):
+        ToyModel.embedded.clear()
+        command = [words[0], *(words[1:] or ("shards",)), "--text", "body", "--model", "toy"]
+        assert main([*command, *(["--size", "8"] if words[0] == "select" else [])]) == 0
+        return len(ToyModel.embedded) - 32 * (words[0] == "select")
+
+    assert embedded("dedup") == 60
+    assert embedded("score") == 0
+    assert "embeddings are copied from kept.dedup/embeddings.npy" in capsys.readouterr().out
+    assert embedded("select") == 0
+    content = Path("kept.dedup/embeddings.npy").read_bytes()
+    assert (
+        content == Path("scores.score/embeddings.npy").read_bytes() == Path("chosen.select/embeddings.npy").read_bytes()
+    )
+    for path in Path().glob("*/embeddings.npy"):  # a damaged chunk is embedded again, in the copy too
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    shutil.rmtree("scores.score")
+    assert embedded("score") == 12
+    assert Path("scores.score/embeddings.npy").read_bytes() == content
+    assert Path("kept.dedup/embeddings.npy").read_bytes() != content, "a copy, no link"
+    write([text + "!" for text in TEXTS])
+    assert embedded("score") == 60, "other texts"
+    shutil.copytree("shards", "others")
+    assert embedded("dedup", "others") == 60, "other files"
+
+
 def test_rows_without_text_are_counted_named_and_left_out_by_the_flag(capsys, monkeypatch):
     texts: list = list(TEXTS)
     texts[3], texts[45], texts[46] = None, "", " \n"

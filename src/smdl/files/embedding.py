@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,8 @@ from smdl.files.texts import DTYPE, TextRows, open_text
 CHUNK = 1024
 #: Texts that are embedded to predict the time.
 SAMPLE = 64
+#: Suffixes of the folders whose embeddings other commands may copy.
+SHARING = (".select", ".dedup", ".score", ".labels")
 
 
 class Embedder:
@@ -74,19 +77,38 @@ class Embedder:
 
     def write(self, display: Display) -> None:
         """Write the memory map of the embeddings, unless it is complete. Chunks of an earlier start are kept if the
-        model, the input and their checksums are the same. The map gets its name once it is complete."""
+        model, the input and their checksums are the same, also those of outputs beside this one. The map gets its name
+        once it is complete."""
         path = Path(self.source.path)
         part, log = path.with_name(f"{path.name}.part"), path.with_suffix(".jsonl")
         with disk_errors(path):
             if path.exists():
                 os.replace(path, part)  # until its checksums are known to be right
             if not part.exists() or {"key": self.key} not in _records(log):
-                part.write_bytes(_header(self.source))
-                write_lines(log, [{"key": self.key}])
+                known = self._copied(part, display)
+                if not known:
+                    part.write_bytes(_header(self.source))
+                write_lines(log, known or [{"key": self.key}])
             with part.open("r+b") as file:
                 self._write_chunks(file, log, display)
                 os.fsync(file.fileno())
             os.replace(part, path)
+
+    def _copied(self, part: Path, display: Display) -> list[dict[str, Any]]:
+        """Copy the same embeddings from the folder of another output beside this one. Return their records, by which
+        every chunk is checked; none if there is no such folder. A link would change with the other file."""
+        folder = part.parent
+        for path in sorted(folder.parent.glob(f"*/{Path(self.source.path).name}")):
+            if path.parent.suffix not in SHARING or path.parent == folder:
+                continue
+            with suppress(OSError, UnicodeDecodeError):  # it cannot be read, or the disk is full: the next write tells
+                records = _records(path.with_suffix(".jsonl"))
+                if {"key": self.key} not in records:
+                    continue
+                shutil.copyfile(path, part)
+                display.note(f"embeddings are copied from {path}")
+                return records
+        return []
 
     def _write_chunks(self, file: IO[bytes], log: Path, display: Display) -> None:
         source = self.source
