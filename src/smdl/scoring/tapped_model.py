@@ -20,7 +20,7 @@ from smdl.scoring.taps import (
     call_that_made,
     check_order,
     check_tuple,
-    is_plain,
+    does_what_weights_say,
     linear_layers,
     makes,
     named_module,
@@ -138,7 +138,7 @@ class TappedModel:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         call = call_that_made(taken, output_of(found, self.member), shifted, self._features)
         if self._tap_makes_outputs is None and outputs is not None:
-            self._tap_makes_outputs = is_plain(call[0]) and makes(call[2], outputs, shifted)
+            self._tap_makes_outputs = does_what_weights_say(call) and makes(call[2], outputs, shifted)
         return call[1] if isinstance(self.tap, nn.Linear) else call[2], outputs
 
     def _check_rows(self, found: Any, calls: Sequence[Call]) -> None:
@@ -154,18 +154,19 @@ class TappedModel:
             return
         made = [call for call in reversed(calls) if isinstance(call[0], nn.Linear)]
         made = made if self.maker is None else [call for call in made if call[0] is self.maker]
-        maker = next((call[0] for call in made if makes(call[2], outputs, shifted)), None)
-        if maker is None:
+        making = next((call for call in made if makes(call[2], outputs, shifted)), None)
+        maker = None if making is None else making[0]
+        if making is None:
             check_order(self.model, made, outputs, shifted)
         if self._looked and maker is None:
             self.forget_head()
         self.maker, self._looked = maker, True
         if self.tap is None:
-            if maker is None:
+            if making is None:
                 self._criterion.check_outputs(outputs)
                 raise ValueError(no_head(self.model, outputs))
-            # A subclass may do more than its weights say (cosine heads, adapters): then outputs are kept instead.
-            self.tap, self._tap_makes_outputs = maker, is_plain(maker)
+            # A subclass or a hook may do more than the weights say (cosine heads, adapters): then outputs are kept.
+            self.tap, self._tap_makes_outputs = maker, does_what_weights_say(making)
 
     def _run(self, batch: Any) -> Any:
         weight, dtype = self._weight, None

@@ -4,15 +4,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from smdl.common.messages import choice, unknown
 from smdl.scoring.losses import members, shape_of
+from smdl.scoring.model_access import whole_weight
 from smdl.scoring.output_check import agreement, are_moved
 from smdl.scoring.row_matching import sampled
 from smdl.scoring.scoring_options import Pooling
 
 Call = tuple[nn.Module, Any, Any]  # a module, its first input, its output
+#: Rows for which a layer is compared with its weights.
+FEW = 16
 
 #: How features of more than two dimensions become (batch, width).
 POOLING: dict[str, Callable[[Tensor], Tensor]] = {
@@ -68,6 +73,17 @@ def is_plain(module: nn.Module) -> bool:
     """Whether a module is a linear layer that does just what its weights say. Subclasses may do more (cosine heads,
     adapters), and a weight that is no parameter is computed in each forward (weight_norm, pruning)."""
     return type(module) is nn.Linear and "weight" in dict(module.named_parameters(recurse=False))
+
+
+def does_what_weights_say(call: Call) -> bool:
+    """Whether a linear layer is plain and a call of it made weight · features + bias: a hook may have changed that."""
+    layer, given, made = call
+    if not (isinstance(layer, nn.Linear) and is_plain(layer)) or not isinstance(given, Tensor):
+        return False
+    with torch.no_grad():
+        bias = None if layer.bias is None else whole_weight(layer.bias).float()
+        plain = F.linear(given[:FEW].float(), whole_weight(layer.weight).float(), bias)
+    return makes(made[:FEW], plain.to(made.dtype), shifted=False)
 
 
 def no_head(model: nn.Module, outputs: Tensor) -> str:

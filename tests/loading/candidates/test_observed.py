@@ -204,9 +204,17 @@ class Cosine(nn.Linear):
         return 10 * F.linear(F.normalize(input), F.normalize(self.weight))
 
 
-def test_a_head_that_is_more_than_a_linear_layer_keeps_its_logits():
+def hooked() -> nn.Linear:
+    """A linear head whose output a hook changes."""
+    head = nn.Linear(6, CLASSES)
+    head.register_forward_hook(lambda _, __, output: 3 * output + torch.arange(CLASSES))
+    return head
+
+
+@pytest.mark.parametrize("head", [lambda: Cosine(6, CLASSES), hooked], ids=["subclass", "hook"])
+def test_a_head_that_is_more_than_a_linear_layer_keeps_its_logits(head):
     model, strategy = Net().eval(), Recorder()
-    model.head = Cosine(6, CLASSES)
+    model.head = head()
     loader = smdl.DataLoader(Tuples(40), model, 4, method=strategy, candidates=smdl.Observed(**EXACT))
     epoch_of(loader)
     (pool, *_), _ = deque_of_pools(loader), next(iter(loader))
