@@ -20,7 +20,8 @@ def linear_head(scorer: Scorer) -> nn.Linear:
     if not (network.knows_head and isinstance(head, nn.Linear) and is_plain(head)):
         raise ValueError(
             f"refit_head needs a head that is a plain nn.Linear and makes the outputs of {type(scorer.model).__name__}"
-            f" from one row of features per sample, got {type(head).__name__}"
+            " from one row of features per sample, without a forward hook of the head that changes them, got"
+            f" {type(head).__name__}"
         )
     if hasattr(head.weight, "full_tensor"):
         raise ValueError("refit_head cannot refit a head that fully_shard has divided: refit the gathered model")
