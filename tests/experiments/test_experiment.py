@@ -32,6 +32,7 @@ from smdl.experiments.experiment import (
     arm_config,
     run_plan,
 )
+from smdl.experiments.regimes import comparison
 from smdl.experiments.runner import run_name
 from smdl.experiments.typical_step import epoch_start_seconds, make_typical
 from smdl.paper import published
@@ -725,11 +726,14 @@ def test_a_calibration_is_longer_than_a_short_run_and_names_the_arm_that_diverge
         Experiment(tmp_path / "x", ComparisonPlan("digits", to_dict(BASE), wild, seeds=1)).calibrate()
 
 
-@pytest.mark.filterwarnings("error:an epoch has passed")
-def test_the_learning_rate_does_not_reach_zero_while_an_arm_is_timed(monkeypatch):
-    """A run of two epochs has 8 steps, the turns have 40. A rate of 0 would look like a copy of the model."""
-    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 3)
-    calibration.calibrate({"uniform": replace(BASE, schedule=ScheduleConfig("cosine"))}, Display())
+@pytest.mark.filterwarnings("error")
+def test_a_calibration_of_several_regimes_warns_of_nothing(monkeypatch):
+    """A run of two epochs has 8 steps, the turns have 20: a learning rate that reached 0 would look like a copy of the
+    model."""
+    monkeypatch.setattr("smdl.experiments.calibration.ROUNDS", 1)
+    base = to_dict(replace(BASE, schedule=ScheduleConfig("cosine")))
+    several = comparison("digits", base, ["uniform", "recommended"], ["clean", "long-tail"])
+    calibration.calibrate({arm: arm_config(several, arm) for arm in several.arms}, Display())
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --threads 100000", "threads must be at most the"),
         ("shards --size 5 --partitions 100000000000", "partitions must be at most the 300 rows that may be chosen"),
         ("beyond.safetensors --size 5", "beyond.safetensors cannot be read: X of shape (300, 4) needs"),
+        ("list.safetensors --size 5", "the header of safetensors must be a JSON object, got a list"),
         ("negative.safetensors --size 5", "X must have lengths ≥ 0, got shape (-300, 4)"),
         ("huge.npy --size 5", "huge.npy cannot be read: features of shape (4611686018427387904, 4) needs"),
         ("negative.npy --size 5", "features must have lengths ≥ 0, got shape (-3, 4)"),
@@ -143,6 +144,7 @@ def _hostile_files(rows):
         entry = {"X": {"dtype": "F32", "shape": shape, "data_offsets": [start, start + size]}}
         header = json.dumps(entry).encode()
         Path(f"{name}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + rows.tobytes())
+    Path("list.safetensors").write_bytes(struct.pack("<Q", 6) + b"[1, 2]" + rows.tobytes())
     for name, shape in (("huge", (2**62, 4)), ("negative", (-3, 4))):
         file = io.BytesIO()
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

@@ -176,8 +176,10 @@ class SafetensorsFile(ArrayFile):
             (size,) = struct.unpack("<Q", file.read(8))
             if size > 100_000_000:
                 raise ValueError("it has no header of safetensors")
-            header: dict[str, Any] = json.loads(file.read(size))
+            header: Any = json.loads(file.read(size))
             whole = _size(file)
+        if not isinstance(header, dict):
+            raise ValueError(f"the header of safetensors must be a JSON object, got a {type(header).__name__}")
         header.pop("__metadata__", None)
         for name, entry in header.items():
             if entry["dtype"] not in SAFETENSORS:

@@ -38,6 +38,7 @@ class FeatureCache:
         self._outputs: Tensor | None = None  # or losses, if `_holds_losses`
         self._targets: Tensor | None = None  # in main memory
         self._holds_losses = False
+        self._is_told_of_clamping = False
         self._seen = torch.zeros(samples, dtype=torch.bool)
 
     def write(
@@ -99,12 +100,25 @@ class FeatureCache:
             packed = torch.cat([features, outputs, seen[:, None].float()], dim=1).cpu()
             features, outputs, seen = packed.split([features.shape[1], outputs.shape[1], 1], dim=1)
             features, seen = features.contiguous(), seen[:, 0] > 0
+        self._tell_of_clamping(features, outputs)
         if self._holds_losses:
             return Scores(features, losses=outputs[:, 0]), seen.numpy()
         if self._targets is None:
             return Scores(features), seen.numpy()
         targets = self._targets.index_select(0, on_host)  # faster than `[]`
         return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets), seen.numpy()
+
+    def _tell_of_clamping(self, *kept: Tensor) -> None:
+        """Warn once if kept numbers are the largest of float16: distances between such features mean nothing."""
+        is_told = self._is_told_of_clamping or self._dtype is not torch.float16
+        if not is_told and any(values.numel() and float(values.abs().max()) >= self._limit for values in kept):
+            self._is_told_of_clamping = True
+            warnings.warn(
+                f"the features or outputs of some samples are beyond the range of float16 and are kept as"
+                f' {self._limit:,.0f}, so that they cannot be told apart: use smdl.Observed(dtype="float32"),'
+                " or scale the inputs",
+                stacklevel=2,
+            )
 
     def never_seen_first(self, rows: np.ndarray) -> np.ndarray:
         """Return these samples, those that were never seen before the others."""

@@ -400,6 +400,19 @@ def test_numbers_too_large_for_the_type_become_its_largest(dtype):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "largest", "told"), [("float16", 1.7e9, 1), ("float16", 6e4, 0), ("float32", 1e9, 0)]
+)
+def test_features_beyond_float16_are_told_once_with_the_remedy(dtype, largest, told):
+    cache, scorer, labels = FeatureCache(2, dtype, "cpu", None), Scorer(Net()), torch.zeros(2, dtype=torch.int64)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            cache.write(scorer, np.arange(2), None, largest * torch.eye(2, 6), torch.zeros(2, 3), labels)
+            cache.scores(scorer, np.arange(2))
+    assert sum('use smdl.Observed(dtype="float32")' in str(each.message) for each in caught) == len(caught) == told
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda s: s["cache"].update(features=s["cache"]["features"][:20]), "feature cache: features must be"),
