@@ -167,12 +167,59 @@ def vanishing(source, number, rows, stamp):
     return READ(source, number, rows, stamp)
 
 
-def test_a_file_that_vanishes_under_a_task_is_named(monkeypatch):
+def rewritten(source, number, rows, stamp):
+    path = Path("shards/2.npy")
+    os.utime(path, (1, 1))
+    return READ(source, number, rows, stamp)
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (vanishing, r"shards/2\.npy cannot be read: No such file"),
+        (rewritten, r"shards/2\.npy has changed since the command started: start it again"),
+    ],
+)
+def test_a_file_that_vanishes_or_changes_under_a_task_is_named(monkeypatch, read, message):
     make_small(monkeypatch)
-    monkeypatch.setattr(sampled_choice, "_read_file", vanishing)
-    with pytest.raises(ValueError, match=r"shards/2\.npy cannot be read: No such file"):
+    monkeypatch.setattr(sampled_choice, "_read_file", read)
+    with pytest.raises(ValueError, match=message):
         chosen("ray.npy", "ray", partitions=None)
     assert not Path("ray.npy").exists()
+
+
+def slow_list(shared, coverage, candidates):
+    """Every other list comes late: tasks end in another order than they began."""
+    time.sleep(0.05 * (candidates[0] % 2))
+    return LIST(shared, coverage, candidates)
+
+
+def slow_run(job, level, number, *merged):
+    time.sleep(0.3 if (level, number) == (0, 0) else 0)
+    return ORIGINAL(job, level, number, *merged)
+
+
+def test_a_slow_worker_changes_nothing(monkeypatch):
+    parts = chosen("local.npy", "local")
+    monkeypatch.setattr(Job, "run", slow_run)
+    assert chosen("ray.npy", "ray") == parts
+    make_small(monkeypatch)
+    monkeypatch.setattr(subset, "ENTRIES", 900)
+    sampled = chosen("local.npy", "local", partitions=None)
+    monkeypatch.setattr(sampled_choice, "_list", slow_list)
+    assert chosen("slow.npy", "ray", partitions=None) == sampled
+
+
+def test_every_error_of_ray_is_one_line(monkeypatch, capsys):
+    def get(_):
+        raise ray.exceptions.ObjectLostError("ab" * 28, None, "call")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "get", get)
+        assert main(["select", "shards", "--size", "5", "--engine", "ray", "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert "--engine ray: ObjectLostError: " in error
+    assert error.count("\n") == 1
 
 
 def test_an_error_in_a_task_is_one_line(capsys):

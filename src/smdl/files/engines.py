@@ -71,6 +71,9 @@ class Ray:
                 f"a task of --engine ray was started {RETRIES + 1} times, and its process died each time. Its node may"
                 " be out of memory, or a file was cut while it was read: see Ray's logs"
             ) from error
+        except self.ray.exceptions.RayError as error:  # a node has died, an object is lost, no memory is left
+            told = " ".join(str(error).split())[:300]
+            raise ValueError(f"--engine ray: {type(error).__name__}: {told}. Start the same command again") from error
 
 
 def _in_worker(folder: str, function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:
