@@ -88,7 +88,7 @@ def test_kernels_never_index_by_what_they_did_not_find():
     none, picked, found = members[:0], np.empty(3, np.int32), np.empty(3)
     for lazy in (True, False):
         with pytest.raises(FloatingPointError, match="not a number"):
-            kernels.exact(term, modular, members, 3, -np.inf, lazy, np.uint64(1), none, picked, found, None)
+            kernels.exact(term, modular, members, 3, -np.inf, lazy, np.array([1], np.uint64), none, picked, found, None)
     with pytest.raises(FloatingPointError, match="not a number"):
         kernels.stochastic(term, modular, members, 3, -np.inf, 2, np.uint64(1), none, picked, found)
 

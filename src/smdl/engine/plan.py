@@ -282,7 +282,7 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
     optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
     loops = loops_of(objective, engine, shape, size + ways.given, optimizer)
     search = search_of(n, objective.space, shape.device) if engine == "graph" else None
-    return SelectionPlan(objective, engine, optimizer, loops, shape, size, search)
+    return SelectionPlan(objective, engine, optimizer, loops, shape._replace(pool=None), size, search)
 
 
 def loops_of(objective: Objective, engine: str, shape: Shape, size: int, optimizer: str) -> str:

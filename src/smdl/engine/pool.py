@@ -166,6 +166,11 @@ class Pool:
         twin.__dict__.update(self.__dict__, problems={})
         return twin
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but its shape decides how to select from it."""
+        return self.similarities is self.represented is self.query is self.away_from is None
+
     def on_host(self, name: str) -> np.ndarray:
         """Return a column as the compiled loops read it, see `stored`."""
         if name not in self._on_host:

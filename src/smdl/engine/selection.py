@@ -17,8 +17,9 @@ from smdl.engine.geometry import DENSE, no_report
 from smdl.engine.greedy.partition import Spread, get_mini_batch
 from smdl.engine.limits import as_array, check_indices
 from smdl.engine.objective import Objective, Problem, as_objective
-from smdl.engine.plan import LONG, prepare, shape_of
+from smdl.engine.plan import LONG, Task, prepare, shape_of
 from smdl.engine.pool import Array, Pool
+from smdl.engine.randomness import stream
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
 from smdl.engine.terms.term import ModularTerm
@@ -136,7 +137,8 @@ class Selection:
 
     @property
     def _pool_rows(self) -> np.ndarray:
-        return as_array(self.indices) if self._rows is None else self._rows
+        rows = self.indices if self._rows is None else self._rows
+        return rows if isinstance(rows, np.ndarray) else as_array(rows)
 
 
 @dataclass(frozen=True)
@@ -248,13 +250,12 @@ def select(
         >>> np.sort(smdl.select(rows, "facility_location", 2, groups=[0, 0, 1, 1], per_group=1).indices // 2).tolist()
         [0, 1]
     """
-    chosen = pick(
-        with_others(as_pool(pool), query, away_from),
+    pool = with_others(as_pool(pool), query, away_from)
+    callable_or_none("progress", progress)
+    task = prepare(
+        shape_of(pool),
         as_objective(objective),
         size,
-        seed=seed,
-        spread=spread,
-        progress=progress,
         fraction=fraction,
         initial=initial,
         costs=costs,
@@ -271,24 +272,25 @@ def select(
         size_penalty=size_penalty,
         threads=threads,
     )
+    stream(seed)  # checked here: it is seldom needed
+    chosen = carry_out(task, pool, seed, threads, spread, progress)
+    if pool.is_torch:
+        chosen = chosen._with(indices=torch.from_numpy(chosen.indices).to(pool.device), _rows=chosen.indices)
     _warn_of_idle_terms(chosen)
     return chosen
 
 
-def pick(
+def carry_out(
+    task: Task,
     pool: Pool,
-    objective: Objective,
-    size: int | tuple[int, int] | None,
-    *,
-    seed: int | Sequence[int] = 0,
+    seed: int | Sequence[int] | Callable[[], int] = 0,
+    threads: int | None = None,
     spread: Spread | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-    threads: int | None = None,
-    **options: Any,
 ) -> Selection:
-    """Do what `select` does, without a look at the result: for every step of a training."""
-    callable_or_none("progress", progress)
-    plan, candidates, rule, partitions = prepare(shape_of(pool), objective, size, threads=threads, **options)
+    """Select from the pool as planned; indices are an array. A `seed` that is a function is called if a random number
+    is needed."""
+    plan, candidates, rule, partitions = task
     if len(candidates) == len(pool) > DENSE and plan.seconds > LONG:  # small pools never take so long
         warnings.warn(f"this selection takes a while:\n{plan}", stacklevel=4)
     problem = plan.objective.on(pool, plan.engine)
@@ -297,11 +299,8 @@ def pick(
         picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
     finally:
         problem.geometry.report = no_report
-    rows = picks.indices.astype(np.int64)
-    indices = rows
-    if pool.is_torch:
-        indices = torch.from_numpy(rows) if pool.features.is_cpu else torch.from_numpy(rows).to(pool.device)
-    return Selection(indices, picks.gains, float(np.add.reduce(picks.gains)), problem, rows, _initial=rule.initial)
+    value = math.fsum(picks.gains.tolist())  # in a step, the first sum by NumPy takes several times as long
+    return Selection(picks.indices.astype(np.int64), picks.gains, value, problem, _initial=rule.initial)
 
 
 #: A term with less than this share of the value hardly counts.

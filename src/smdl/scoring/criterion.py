@@ -34,8 +34,7 @@ class LabelsSeen:
         a device are not looked at: that would wait for it."""
         if targets.ndim != 1 or targets.device.type != "cpu" or len(targets) == 0:
             return
-        values = targets.numpy()
-        low, high = int(values.min()), int(values.max())
+        low, high = map(int, targets.aminmax())
         self._greatest = max(self._greatest, high)
         if self.width is not None and (low < 0 or high >= self.width):
             check_targets(targets, self.width)
@@ -195,16 +194,54 @@ class Criterion:
             raise ValueError(f"this method needs the errors of each sample, which the loss ({name}) does not give")
         return Pool(found.features, found.probabilities, found.labels, errors=found.errors).errors.norm(dim=1)
 
-    def scores(self, features: Tensor, outputs: Tensor | None, targets: Tensor | None) -> Scores:
+    def scores(
+        self, features: Tensor, outputs: Tensor | None, targets: Tensor | None, needs_losses: bool = True
+    ) -> Scores:
         """Return what the loss says about these outputs."""
         if self.loss is None or outputs is None or targets is None:
             return Scores(features)
-        scores = self.loss.scores(features, outputs, targets)
+        of = self.loss.scores if needs_losses else self.loss.scores_but_losses
+        scores = of(features, outputs, targets)
         for need in self._needs:
             if not scores.gives(need):
                 forms = f" for outputs of {shape_of(outputs)} and targets of {shape_of(targets)}"
                 raise ValueError(_not_given(need, self.loss, forms))
         return scores
+
+
+class KeptOutputs:
+    """What is kept of the outputs and targets of a forward, besides features.
+
+    Outputs as rows, (B, C). Of outputs with more dimensions (a token or a pixel each) the loss, (B, 1), is kept, and no
+    targets. Nothing if only features are needed.
+    """
+
+    def __init__(self, criterion: Criterion) -> None:
+        self._criterion = criterion
+        self.shape: tuple[int, ...] | None = None  # of the outputs of one sample; None before the first forward
+
+    @property
+    def are_losses(self) -> bool:
+        """Whether losses are kept instead of outputs."""
+        return self.shape is not None and len(self.shape) > 1
+
+    def outputs(self, outputs: Tensor | None, targets: Tensor | None) -> Tensor | None:
+        """Return what is kept of outputs, (B, …). Kept losses are returned as they are."""
+        if self._criterion.loss is None or outputs is None:
+            return None
+        if outputs.ndim != 2:
+            self.shape = tuple(outputs.shape[1:])
+        if outputs.ndim > 2:
+            return None if targets is None else self._criterion.losses(outputs, targets)[:, None]
+        return outputs if outputs.ndim == 2 else outputs[:, None]
+
+    def targets(self, targets: Tensor | None) -> Tensor | None:
+        """Return the targets if they are kept."""
+        return None if self._criterion.loss is None or self.are_losses else targets
+
+    def shaped(self, outputs: Tensor) -> Tensor:
+        """Return outputs (B, C) in the shape that the model gives them: it may drop a dimension of 1."""
+        return outputs if self.shape is None else outputs.reshape(len(outputs), *self.shape)
 
 
 def _not_given(need: str, loss: Loss, forms: str = "") -> str:

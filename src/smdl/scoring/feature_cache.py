@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from smdl.common.saved_state import SavedState
+from smdl.engine import arithmetic
 from smdl.engine.pool import host
 from smdl.scoring.losses import Scores
 from smdl.scoring.scorer import NotFiniteError, Scorer
@@ -40,6 +41,7 @@ class FeatureCache:
         self._holds_losses = False
         self._is_told_of_clamping = False
         self._seen = torch.zeros(samples, dtype=torch.bool)
+        self._all_seen = False  # as far as is known, see `count_seen`
 
     def write(
         self,
@@ -79,15 +81,16 @@ class FeatureCache:
             new = new.clamp(-self._limit, self._limit).to(device, self._dtype)
             kept[index] = new if found is None else torch.where(found[:, None], new, kept[index])
 
-    def scores(self, scorer: Scorer, rows: np.ndarray) -> tuple[Scores, np.ndarray] | None:
-        """Return the scores of these samples, on the host, and which of them were ever seen; None before the first
-        write. One transfer fetches everything from the device."""
+    def scores(self, scorer: Scorer, rows: np.ndarray, losses: bool = True) -> tuple[Scores, np.ndarray | None] | None:
+        """Return the scores of these samples, on the host, and which of them were ever seen, where None is all; None
+        before the first write. One transfer fetches everything from the device. `losses`: whether they are needed."""
         if self._features is None:
             return None
         device = self._move(scorer)
         on_host = torch.from_numpy(rows)
         index = on_host.to(device)
-        features, seen = self._features.index_select(0, index).float(), self._seen.index_select(0, index)
+        features = self._features.index_select(0, index).float()
+        seen = None if self._all_seen else self._seen.index_select(0, index)
         if self._outputs is not None:
             outputs = self._outputs.index_select(0, index).float()
         elif self._targets is not None:
@@ -97,21 +100,27 @@ class FeatureCache:
         else:
             outputs = features[:, :0]
         if device.type != "cpu":
-            packed = torch.cat([features, outputs, seen[:, None].float()], dim=1).cpu()
-            features, outputs, seen = packed.split([features.shape[1], outputs.shape[1], 1], dim=1)
-            features, seen = features.contiguous(), seen[:, 0] > 0
-        self._tell_of_clamping(features, outputs)
+            found = features[:, :0] if seen is None else seen[:, None].float()
+            packed = torch.cat([features, outputs, found], dim=1).cpu()
+            features, outputs, found = packed.split([features.shape[1], outputs.shape[1], found.shape[1]], dim=1)
+            features, seen = features.contiguous(), None if seen is None else found[:, 0] > 0
+        self._tell_of_clamping(features, *([] if self._outputs is None else [outputs]))
+        which = None if seen is None else seen.numpy()
         if self._holds_losses:
-            return Scores(features, losses=outputs[:, 0]), seen.numpy()
+            return Scores(features, losses=outputs[:, 0]), which
         if self._targets is None:
-            return Scores(features), seen.numpy()
+            return Scores(features), which
         targets = self._targets.index_select(0, on_host)  # faster than `[]`
-        return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets), seen.numpy()
+        return scorer.criterion.scores(features, scorer.kept.shaped(outputs), targets, losses), which
+
+    def count_seen(self) -> None:
+        """Find out whether every sample was seen: if so, the scores of a step need no mask."""
+        self._all_seen = bool(self._seen.all())
 
     def _tell_of_clamping(self, *kept: Tensor) -> None:
         """Warn once if kept numbers are the largest of float16: distances between such features mean nothing."""
         is_told = self._is_told_of_clamping or self._dtype is not torch.float16
-        if not is_told and any(values.numel() and float(values.abs().max()) >= self._limit for values in kept):
+        if not is_told and any(values.numel() and arithmetic.largest(host(values)) >= self._limit for values in kept):
             self._is_told_of_clamping = True
             warnings.warn(
                 f"the features or outputs of some samples are beyond the range of float16 and are kept as"
@@ -165,7 +174,7 @@ class FeatureCache:
     def forget(self) -> None:
         """Keep nothing: every sample is as if it were never seen."""
         self._features = self._outputs = self._targets = None
-        self._seen[:] = False
+        self._seen[:], self._all_seen = False, False
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of everything that is kept."""
@@ -184,7 +193,7 @@ class FeatureCache:
             None if saved[name] is None else saved.tensor(name, dtype, dimensions, self._samples)
             for name, (dtype, dimensions) in forms.items()
         )
-        self._seen, self._holds_losses = seen, holds_losses
+        self._seen, self._all_seen, self._holds_losses = seen, False, holds_losses
         self._features, self._outputs, self._targets = features, outputs, targets
 
     def _move(self, scorer: Scorer) -> torch.device:

@@ -69,6 +69,10 @@ class Loss:
         """Return the scores of a forward that made these features and outputs."""
         raise NotImplementedError
 
+    def scores_but_losses(self, features: Tensor, outputs: Tensor, targets: Tensor) -> Scores:
+        """Return the same without losses, unless that saves nothing."""
+        return self.scores(features, outputs, targets)
+
     def labels(self, targets: Tensor) -> Tensor | None:  # noqa: ARG002
         """Return the class number of each sample; None if targets are no classes."""
         return None
@@ -113,11 +117,17 @@ class CrossEntropy(Loss):
             )
 
     def scores(self, features: Tensor, outputs: Tensor, targets: Tensor) -> Scores:
+        return self._scores(features, outputs, targets, losses=True)
+
+    def scores_but_losses(self, features: Tensor, outputs: Tensor, targets: Tensor) -> Scores:
+        return self._scores(features, outputs, targets, losses=False)
+
+    def _scores(self, features: Tensor, outputs: Tensor, targets: Tensor, losses: bool) -> Scores:
         log_probabilities = outputs.log_softmax(dim=1)
         probabilities = log_probabilities.exp()
         if targets.ndim == 1:
-            losses = F.nll_loss(log_probabilities, targets, reduction="none")
-            return Scores(features, probabilities, targets, losses)
+            found = F.nll_loss(log_probabilities, targets, reduction="none") if losses else None
+            return Scores(features, probabilities, targets, found)
         errors = probabilities * targets.sum(dim=1, keepdim=True) - targets
         return Scores(features, probabilities, None, -(targets * log_probabilities).sum(dim=1), errors)
 

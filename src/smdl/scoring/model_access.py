@@ -43,6 +43,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def whole_weight(weight: Tensor) -> Tensor:
     """Return a weight that fully_shard may have divided among the ranks; then every rank must call this."""
+    if type(weight) in (Tensor, nn.Parameter):
+        return weight
     return getattr(weight, "full_tensor", lambda: weight)()  # importing DTensor takes long
 
 

@@ -135,12 +135,12 @@ def tensors_in(value: Any, name: str | None = None) -> Iterator[tuple[str | None
     """Yield the tensors of nested dicts, tuples and lists, with the names that dicts give them."""
     if isinstance(value, Tensor):
         yield name, value
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from tensors_in(part, key if isinstance(key, str) else None)
     elif isinstance(value, tuple | list):
         for part in value:
             yield from tensors_in(part)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from tensors_in(part, key if isinstance(key, str) else None)
 
 
 def answers_at_once(tensor: Tensor) -> bool:
@@ -216,6 +216,8 @@ class _Column:
 
 def _columns(batch: Any) -> list[tuple[str | None, Tensor]]:
     rows = height(batch)
+    if type(batch) in (tuple, list) and all(isinstance(column, Tensor) and column.ndim for column in batch):
+        return [(None, column) for column in batch]  # the usual form, at every step
     return [(name, column) for name, column in tensors_in(batch) if column.ndim > 0 and len(column) == rows]
 
 

@@ -11,8 +11,7 @@ from smdl.common.saved_state import check_keys
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
 from smdl.scoring.batches import height, move
-from smdl.scoring.criterion import Criterion
-from smdl.scoring.kept_outputs import KeptOutputs
+from smdl.scoring.criterion import Criterion, KeptOutputs
 from smdl.scoring.losses import Scores
 from smdl.scoring.model_access import eval_mode
 from smdl.scoring.scoring_options import Scoring

@@ -76,7 +76,7 @@ def test_an_optimizer_that_picks_at_random_would_be_noticed(objective, name, mon
     def maximise_at_random(problem, parts, rule, keys, threads):
         if rule.optimizer == "naive":
             return maximise(problem, parts, rule, keys, threads)
-        generators = [np.random.default_rng(key) for key in keys]
+        generators = [np.random.default_rng(key()) for key in keys]
         picks = [rng.choice(part, rule.high, replace=False) for rng, part in zip(generators, parts, strict=True)]
         return [Picks(indices, np.zeros(rule.high)) for indices in picks]
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,23 @@ def test_picks_keep_their_weights_under_other_numbers():
     assert renumbered.shares is not None
     assert renumbered.shares.tolist() == batch.shares.tolist()  # type: ignore[union-attr]
     assert renumbered.shares.sum() == 60
+
+
+def test_the_plan_of_a_step_serves_only_pools_of_its_form():
+    strategy, features = Submodular(smdl.Objective(facility_location=1.0)), np.random.default_rng(0).random((40, 4))
+    for x, size in ((features, 5), (features, 7), (features[:30], 7), (features[:, :2], 7), (features, 5)):
+        batch = strategy.select(smdl.Pool(x), np.arange(len(x)), size, np.random.default_rng(4))
+        assert batch.indices.tolist() == smdl.select(x, "facility_location", size).indices.tolist()
+    with pytest.raises(ValueError, match="the 4 candidates"):
+        strategy.select(smdl.Pool(features[:4]), np.arange(4), 5, np.random.default_rng(4))
+
+
+def test_a_random_number_is_asked_for_only_if_all_candidates_tie():
+    class NoNumbers:
+        def integers(self, _):
+            raise LookupError
+
+    none: Any = NoNumbers()
+    assert len(Submodular().select(pool(), np.arange(60), 5, none)) == 5
+    with pytest.raises(LookupError):  # the first redundancy is that of the empty batch, for every candidate
+        Submodular(smdl.Objective(redundancy=1.0)).select(pool(), np.arange(60), 5, none)

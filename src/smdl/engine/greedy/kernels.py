@@ -63,7 +63,8 @@ def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gain
     only of those whose bound could win. Stop after `low` picks once the best gain is below `penalty`. Write the samples
     `initial`, which the batch starts with, and the picks to `picked`, the gains of the picks to `gains`. Return how
     many were picked. `limits` may be None. With limits, each step picks the greatest gain per cost among the candidates
-    that they admit, and ties always go to the lowest index."""
+    that they admit, and ties always go to the lowest index. The key, (1,), decides among candidates that all tie in the
+    first step. Without one, (0,), return −1 then: a key is seldom needed, and drawing one may take longer than this."""
     n, given, size, state = len(members), len(initial), len(gains), empty_state(term)
     start(term, state, picked, initial)
     bounds, seen = np.empty(n), np.full(n, given, np.int32)
@@ -80,7 +81,9 @@ def exact(term, modular, members, low, penalty, lazy, key, initial, picked, gain
     for count in range(given, given + size):
         best, winner = -np.inf, n
         if limits is None and count == 0 and bounds.min() == bounds.max():
-            winner = below_compiled(derive_compiled(key, 0), 0, n)
+            if len(key) == 0:
+                return -1
+            winner = below_compiled(derive_compiled(key[0], 0), 0, n)
             best = bounds[winner]
         else:
             first = np.argmax(tops)

@@ -25,6 +25,11 @@ from smdl.engine.randomness import below, derive, sample_compiled
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.term import ModularTerm
 
+#: Gives the key of a random stream.
+Key = Callable[[], int]
+
+_NO_KEY = np.empty(0, np.uint64)
+
 #: Bounds that lazy greedy computes again at once, at first. The number doubles until no other bound could win.
 BATCH = 64
 
@@ -67,9 +72,9 @@ class Picks(NamedTuple):
 
 
 def maximise(
-    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
+    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[Key], threads: int
 ) -> list[Picks]:
-    """Maximise over each part (ascending int32 indices). Part p uses the random stream keys[p]."""
+    """Maximise over each part (ascending int32 indices). Part p uses the random stream keys[p](), if it needs one."""
     try:
         return _maximise(problem, parts, rule, keys, threads)
     except FloatingPointError:
@@ -80,31 +85,32 @@ def maximise(
 
 
 def _maximise(
-    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[int], threads: int
+    problem: Problem, parts: Sequence[np.ndarray], rule: Rule, keys: Sequence[Key], threads: int
 ) -> list[Picks]:
     if rule.optimizer == "bidirectional":
         return [Picks(*from_both_ends(problem, part, rule.initial)) for part in parts]
     if rule.optimizer == "subset":
-        parts = [subset.draw(part, rule.high, key) for part, key in zip(parts, keys, strict=True)]
+        parts = [subset.draw(part, rule.high, key()) for part, key in zip(parts, keys, strict=True)]
         if rule.loops == "lists" and problem.set_terms["facility_location"].unit > 0:
             pairs = zip(parts, keys, strict=True)
-            return [Picks(*subset.Staged(problem, part, rule.initial, key).run(rule.high)) for part, key in pairs]
+            return [Picks(*subset.Staged(problem, part, rule.initial, key()).run(rule.high)) for part, key in pairs]
         parts, rule = [np.sort(part) for part in parts], rule._replace(optimizer="lazy")
     if rule.loops == "torch":
-        return _Torch(problem, parts, rule, keys).run()
+        return _Torch(problem, parts, rule, [key() for key in keys]).run()
     term = gains.compiled_term(problem, rule.high + len(rule.initial))
 
-    def maximise_part(part: np.ndarray, key: int) -> Picks:
+    def maximise_part(part: np.ndarray, key: Key) -> Picks:
         # Arrays are filled, not returned: for each array that a compiled loop returns, numba runs Python code.
         given = len(rule.initial)
         picked, found = np.empty(given + rule.high, np.int32), np.empty(rule.high)
-        arguments = (np.uint64(key), rule.initial, picked, found)
+        over, into = (term, problem.modular, part, rule.low, rule.penalty), (rule.initial, picked, found)
         if rule.optimizer == "stochastic":
-            way = rule.candidates_per_step(len(part))
-            count = kernels.stochastic(term, problem.modular, part, rule.low, rule.penalty, way, *arguments)
+            count = kernels.stochastic(*over, rule.candidates_per_step(len(part)), np.uint64(key()), *into)
         else:
             lazy = rule.optimizer == "lazy"
-            count = kernels.exact(term, problem.modular, part, rule.low, rule.penalty, lazy, *arguments, rule.limits)
+            count = kernels.exact(*over, lazy, _NO_KEY, *into, rule.limits)
+            if count < 0:
+                count = kernels.exact(*over, lazy, np.array([key()], np.uint64), *into, rule.limits)
         return Picks(picked[given : given + count], found[:count])
 
     threads = min(threads, len(parts))

@@ -1,6 +1,7 @@
 """GetMiniBatch (Algorithm 1): partition, maximise each part, merge, maximise again."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -27,19 +28,21 @@ def get_mini_batch(
     candidates: np.ndarray,
     rule: Rule,
     partitions: int,
-    seed: int | Sequence[int],
+    seed: int | Sequence[int] | Callable[[], int],
     threads: int,
     spread: Spread | None = None,
 ) -> Picks:
-    """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch. `spread`
-    shares the parts with other processes that make the same call.
+    """Select a batch over `partitions` random parts, or fewer parts if a part would be smaller than a batch. A `seed`
+    that is a function is called if a random number is needed. `spread` shares the parts with other processes that make
+    the same call.
 
     With one part there is no second pass: it would maximise over the batch that the first pass found.
     """
     partitions = max(1, min(partitions, len(candidates) // rule.high))
     if partitions > 1:
+        seed = seed() if callable(seed) else seed
         parts = split(candidates, partitions, stream(seed, 0))
-        keys = [stream(seed, 1, part) for part in range(partitions)]
+        keys = [partial(stream, seed, 1, part) for part in range(partitions)]
 
         def picks_of(some: Sequence[int]) -> list[np.ndarray]:
             chosen, streams = [parts[part] for part in some], [keys[part] for part in some]
@@ -47,4 +50,4 @@ def get_mini_batch(
 
         found = picks_of(range(partitions)) if spread is None else spread(partitions, picks_of)
         candidates = np.sort(np.concatenate(found))
-    return maximise(problem, [candidates], rule, [stream(seed, 2)], threads)[0]
+    return maximise(problem, [candidates], rule, [lambda: stream(seed() if callable(seed) else seed, 2)], threads)[0]

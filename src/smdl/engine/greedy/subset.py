@@ -65,7 +65,7 @@ class Staged:
     ) -> None:
         term = next(iter(problem.set_terms.values()))
         assert isinstance(term, FacilityLocation)
-        self._problem, self._geometry, self._key = problem, problem.geometry, np.uint64(key)
+        self._problem, self._geometry, self._key = problem, problem.geometry, np.array([key], np.uint64)
         self._lister = lister or self._lists_here
         self._left, self._begun = candidates, len(initial) > 0
         self._coefficient, self._weights = problem.coefficient("facility_location") / term.grid, term.weights

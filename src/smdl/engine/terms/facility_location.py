@@ -140,7 +140,7 @@ class FacilityLocation(SetTerm):
 
     def empty_coverage(self) -> Tensor:
         """Return how well every sample is represented by the empty batch, (count,): by `away_from`, or not at all."""
-        floors = self.geometry.floors if self.unit > 0 else None
+        floors = None if self.pool.away_from is None or self.unit == 0 else self.geometry.floors
         return torch.zeros(self.count, device=self.pool.device) if floors is None else floors.clone()
 
     def gains(self, candidates: Tensor) -> Tensor:
@@ -199,7 +199,9 @@ class FacilityLocation(SetTerm):
         return engine in ("dense", "graph")
 
     def compiled(self, coefficient: float, size: int) -> DenseFacilityLocation | SparseFacilityLocation:  # noqa: ARG002
-        graph, coverage, coefficient = self.geometry.graph, host(self.empty_coverage()), coefficient / self.grid
+        graph, coefficient = self.geometry.graph, coefficient / self.grid
+        represented = self.pool.away_from is not None  # only then the empty batch covers anything
+        coverage = host(self.empty_coverage()) if represented else np.zeros(self.count, np.float32)
         if graph is not None:
             return SparseFacilityLocation(*graph, self.weights, coverage, coefficient)
         matrix = self.geometry.similarities

@@ -2,9 +2,10 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -129,9 +130,11 @@ class Epoch:
     ) -> Selection:
         """Let the strategy choose `size` of the rows in `remaining`, or all of them if there are fewer. `together`:
         all ranks have the same pool and make the same choice, for all of them."""
-        size, rng = min(size, len(remaining)), self.rng(step, together)
+        size = min(size, len(remaining))
         if not self.selects(step):
-            return Uniform().select(None, remaining, size, rng)
+            return Uniform().select(None, remaining, size, self.rng(step, together))
+        late = LateGenerator(lambda: self.rng(step, together))
+        rng: Any = late if self.strategy.draws_seldom else late.generator
         shared = together and self.ranks.size > 1
         self.strategy.spread = self.ranks.spread if shared else None
         if self.ranks.size > 1:
@@ -246,6 +249,22 @@ class DatasetEpoch(Epoch):
         padded = mine.new_zeros(batches * size, *mine.shape[1:])
         padded[: len(mine)] = mine
         return self.ranks.gather(padded.unflatten(0, (batches, size))).flatten(0, 1)[: self.samples]
+
+
+class LateGenerator:
+    """A random generator that is made when it is first asked for a number."""
+
+    def __init__(self, make: Callable[[], np.random.Generator]) -> None:
+        self._make = make
+
+    @cached_property
+    def generator(self) -> np.random.Generator:
+        return self._make()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copies ask for
+            raise AttributeError(name)
+        return getattr(self.generator, name)
 
 
 def _generator(key: int) -> np.random.Generator:

@@ -13,7 +13,7 @@ from torch import Tensor
 from smdl.common.messages import names_checked, number, one_of, whole_number
 from smdl.common.names import FeatureType
 from smdl.common.saved_state import SavedState
-from smdl.engine.pool import host
+from smdl.engine.pool import Pool, host
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
 from smdl.loading.candidates.class_quotas import deal_equally
@@ -105,6 +105,7 @@ class Observed(Candidates):
         self._window: deque[_Planned] = deque()
         self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
         self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
+        self._leaves_out = False  # whether there are any
         self._classes = np.zeros(0, np.int64)  # of each sample, −1 if unknown or not needed
         self._has_quotas = False  # whether this epoch has every class equally often
         self._at_random = False  # whether the labels of this epoch are too doubtful to choose by them
@@ -196,6 +197,7 @@ class Observed(Candidates):
         assert self._cache is not None
         self._at_random = self._has_quotas = False
         self._classes[:] = -1
+        self._cache.count_seen()
         classes = None
         if epoch.number >= self.start and epoch.strategy.needs_scores and self._observations:
             classes = self._cache.classes(epoch.scorer)
@@ -207,7 +209,7 @@ class Observed(Candidates):
                     )
                 self._classes[:], self._has_quotas = classes, True
         if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
-            self._left_out[:] = False
+            self._leave_out(np.zeros(0, np.int64))
         elif self.trust == "neighbours" or classes is not None:
             with epoch.clock("selection"):
                 self._judge(epoch)
@@ -219,11 +221,15 @@ class Observed(Candidates):
         if self.trust == "auto":
             votes = self._cache.sampled_votes(epoch.scorer, epoch.deck())
             if not votes.noisy:
-                self._at_random = votes.doubtful and not self._left_out.any()
+                self._at_random = votes.doubtful and not self._leaves_out
                 return
         rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
+        self._leave_out(rows[votes.suspect])
+
+    def _leave_out(self, rows: np.ndarray) -> None:
+        """Leave these samples out, and no others."""
         self._left_out[:] = False
-        self._left_out[rows] = votes.suspect
+        self._left_out[rows], self._leaves_out = True, len(rows) > 0
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
@@ -242,38 +248,57 @@ class Observed(Candidates):
     def _choose(self, epoch: DatasetEpoch, rows: np.ndarray, step: int) -> Selection:
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
-        size, found = epoch.size(step) * (epoch.ranks.size if epoch.together else 1), None
+        size = epoch.size(step) * (epoch.ranks.size if epoch.together else 1)
         if self._at_random:
             return drawn(self._cache.never_seen_first(rows)[:size])
-        if epoch.strategy.needs_scores:
-            with epoch.clock("scoring"):  # before anything that ranks may differ in: a sharded head is collective
-                found = self._cache.scores(epoch.scorer, rows)
-        trusted = ~self._left_out[rows]
-        kept = trusted if np.count_nonzero(trusted) >= size else np.ones(len(rows), bool)
-        count = np.count_nonzero(kept)
-        if count == size:
-            return drawn(rows[kept])
         if not epoch.strategy.needs_scores:
-            return epoch.choose(None, np.arange(count), size, step, epoch.together).renumbered(rows[kept])
-        if found is None:
-            return drawn(rows[kept][:size])
-        scores, seen = found
-        unseen = rows[kept & ~seen][:size]
-        if len(unseen) == size:
-            return drawn(unseen)
+            kept = self._trusted(rows, size)
+            rows = rows if kept is None else rows[kept]
+            if len(rows) == size:
+                return drawn(rows)
+            return epoch.choose(None, np.arange(len(rows)), size, step, epoch.together).renumbered(rows)
         with epoch.clock("scoring"):
-            known = kept & seen
-            if np.count_nonzero(known) < len(rows):
-                rows, at = rows[known], torch.from_numpy(known)
-                scores = scores.each(lambda values: values[at])
-            pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
-            pool.rows = rows
-        chosen = epoch.choose(pool, np.arange(len(rows)), size - len(unseen), step, epoch.together).renumbered(rows)
-        if len(unseen) == 0:
+            first, pool = self._scored(epoch, rows, size)
+        if pool is None:
+            return drawn(first)
+        assert pool.rows is not None
+        places = np.arange(len(pool))
+        chosen = epoch.choose(pool, places, size - len(first), step, epoch.together).renumbered(pool.rows)
+        if len(first) == 0:
             return chosen
-        gains = np.concatenate([np.zeros(len(unseen)), chosen.gains])
-        weights = None if chosen.weights is None else np.concatenate([np.ones(len(unseen)), chosen.weights])
-        return Selection(np.concatenate([unseen, chosen.indices]), gains, chosen.value, weights=weights)
+        gains = np.concatenate([np.zeros(len(first)), chosen.gains])
+        weights = None if chosen.weights is None else np.concatenate([np.ones(len(first)), chosen.weights])
+        return Selection(np.concatenate([first, chosen.indices]), gains, chosen.value, weights=weights)
+
+    def _trusted(self, rows: np.ndarray, size: int) -> np.ndarray | None:
+        """Return which of these samples may be chosen, (n,) bool; None if all may."""
+        if not self._leaves_out:
+            return None
+        trusted = ~self._left_out[rows]
+        return trusted if np.count_nonzero(trusted) >= size else None
+
+    def _scored(self, epoch: DatasetEpoch, rows: np.ndarray, size: int) -> tuple[np.ndarray, Pool | None]:
+        """Return samples that need no choice, and the scores of the candidates for the rest of the batch."""
+        assert self._cache is not None
+        read = epoch.strategy.evidence
+        # First, because ranks may differ below, and a sharded head is collective.
+        found = self._cache.scores(epoch.scorer, rows, losses=read is None or "losses" in read)
+        kept = self._trusted(rows, size)
+        left = rows if kept is None else rows[kept]
+        if len(left) == size or found is None:
+            return left[:size], None
+        (scores, seen), first = found, rows[:0]
+        if seen is not None:
+            kept = np.ones(len(rows), bool) if kept is None else kept
+            first, kept = rows[kept & ~seen][:size], kept & seen
+            if len(first) == size:
+                return first, None
+        if kept is not None and np.count_nonzero(kept) < len(rows):
+            rows, at = rows[kept], torch.from_numpy(kept)
+            scores = scores.each(lambda values: values[at])
+        pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
+        pool.rows = rows
+        return first, pool
 
     def _rescore(self, epoch: DatasetEpoch, planned: _Planned, batch: Any) -> Any:
         """Forward the samples that were read along, and return the batch without them."""
@@ -315,6 +340,7 @@ class Observed(Candidates):
         self._cache.load_state_dict(saved["cache"])
         self._window, self._observed_at, self._observations = deque(window), observed_at, observations
         self._left_out, self._classes, self._at_random = left_out, classes, at_random
+        self._leaves_out = bool(left_out.any())
         self._has_quotas = bool((classes >= 0).any())
 
     def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:

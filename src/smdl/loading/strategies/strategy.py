@@ -34,6 +34,8 @@ class Strategy:
         evidence: what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
             everything that there is. If it reads features only, the batches may hold targets of any kind.
         gathers: whether it learns in `select`, from what `gather` returns.
+        draws_seldom: `select` hardly ever needs a random number: its generator is made when it is first asked for one,
+            which takes longer than a small selection
         spread: shares the parts of a search among the ranks; set by the loader.
 
     Examples:
@@ -58,6 +60,7 @@ class Strategy:
     needs_length: bool = False
     repeats: bool = False
     gathers: bool = False
+    draws_seldom: bool = False
     evidence: frozenset[str] | None = None
     #: Shares the parts of a search among the ranks; None unless all ranks make the same choice. Set by the loader.
     spread: Spread | None = None
