@@ -66,6 +66,17 @@ def state():
     return {path.name: path.read_bytes() for path in Path("rows.labels").glob("*-*.csv")}
 
 
+def test_a_project_that_failed_at_its_input_may_begin_again_with_other_options():
+    features = np.load("rows.npz")["features"]
+    features[7, 0] = np.nan
+    np.savez("rows.npz", features=features)
+    with pytest.raises(ValueError, match="row 7"):
+        begin()
+    assert begin(skip_nan=True).written
+    with pytest.raises(ValueError, match="is a project already"):
+        begin(skip_nan=True)
+
+
 def test_a_filled_round_is_read_and_the_next_one_is_written():
     assert [path.name for path in begin().written] == ["round-1.csv"]
     asked = fill("round-1.csv")

@@ -31,10 +31,11 @@ class Project:
 
     def __init__(self, path: Path, settings: LabelSettings | None = None) -> None:
         self.path = path
+        self._given = settings
         if settings is None:
             settings = ProjectFolder(path).settings
         elif ProjectFolder.is_one(path):
-            raise ValueError(f"{path} is a project already: resume it by smdl label {path}, or choose another --out")
+            ProjectFolder(path).check_unused()
         elif path.exists() and (not path.is_dir() or any(each.name != LISTING for each in path.iterdir())):
             raise ValueError(f"{path} exists and is no project of smdl label: choose another --out")
         self.settings = settings
@@ -52,8 +53,9 @@ class Project:
             self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
             self.folder = ProjectFolder(self.path)
-            if not ProjectFolder.is_one(self.path):
-                self.folder.make(self.settings)
+            if self._given is not None:
+                self.folder.check_unused()
+                self.folder.make(self._given)
             self.input.load(display)
             self.labels = Labels(self.input.features, seed=self.settings.seed)
             self._replay()

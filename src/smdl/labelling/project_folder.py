@@ -62,6 +62,13 @@ class ProjectFolder:
         found = found["settings"]
         return LabelSettings(**{**found, "inputs": tuple(found["inputs"]), "features": tuple(found["features"])})
 
+    def check_unused(self) -> None:
+        """Raise an error if there are rounds. A project without any failed at its input, and may begin again."""
+        if self.rounds:
+            raise ValueError(
+                f"{self.path} is a project already: resume it by smdl label {self.path}, or choose another --out"
+            )
+
     def make(self, settings: LabelSettings) -> None:
         """Write the settings of a new project."""
         write_json(self.path / "project.json", {"settings": asdict(settings)}, checksum=True)
@@ -71,7 +78,7 @@ class ProjectFolder:
         about those."""
         path = self.path / "input.json"
         before = read_json(path)
-        if before is None and not self.rounds:
+        if not self.rounds:
             write_json(path, found, checksum=True)
         elif before != found:
             was = f"{before['rows']} rows, now {found['rows']}" if isinstance(before, dict) else "unknown"
