@@ -121,7 +121,7 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
         ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that, as float32, are not finite"),
         ("x.npy --out x.npy", "--out must not be one of the input files"),
         ("x.npy --out .", "--out must be a file"),
-        ("x.npy --text body", "--text and --model belong together"),
+        ("x.npy --text body", "If you have embeddings, leave out --text and name their columns by --features"),
         ("x.npy --threads 100000", "threads must be at most the"),
     ],
 )

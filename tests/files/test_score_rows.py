@@ -33,7 +33,7 @@ def test_the_output_has_the_scores_of_every_row(rows, capsys):
         ("shards --out s.npy", "--out must be a table"),
         ("zeros.npy", "1 row has numbers that, as float32, are not finite or zeros alone: zeros.npy row 3"),
         ("one.npy", "at least two rows"),
-        ("shards --text body", "--text and --model belong together"),
+        ("shards --text body", "--text needs --model"),
     ],
 )
 def test_bad_input_is_named(arguments, message, rows, capsys):

@@ -260,10 +260,10 @@ def test_explain_says_what_the_embeddings_cost(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("shards --text body", "--text and --model belong together"),
-        ("shards --model toy", "--text and --model belong together"),
+        ("shards --text body", "--text needs --model"),
+        ("shards --model toy", "--model embeds texts: add --text"),
         ("shards --text bdy --model toy", "shards/a.parquet: unknown column of text 'bdy'; did you mean 'body'?"),
-        ("shards --text body --model toy --features topic", "give --features or --text, not both"),
+        ("shards --text body --model toy --features topic", "--features and --text both say what the features are"),
         ("numbers.parquet --text x --model toy", "--text must be a column of text, got x of int64"),
         ("x.npy --text x --model toy", "--text reads a column of .parquet, .csv or .jsonl, got x.npy"),
         ("empty.parquet --text body --model toy", "empty.parquet has no rows"),

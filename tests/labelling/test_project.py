@@ -402,7 +402,9 @@ def test_the_command_says_what_to_fill_in_and_what_it_is_worth(capsys):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("label rows.npz --text body", "--text and --model belong together"),
+        ("label rows.npz --text body", "--text body needs features: give --model to embed the texts, or --features"),
+        ("label rows.npz --model m", "--model embeds texts: add --text"),
+        ("label rows.npz --text a --model m --features b", "--features and --model both make features"),
         ("label rows.npz --format excel", "unknown format 'excel'"),
         ("label rows.npz --size 0", "expected a whole number ≥ 1"),
         ("label nothing.csv", "nothing.csv"),

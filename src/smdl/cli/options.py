@@ -217,6 +217,7 @@ COMMANDS = {
         "smdl label FILE ... [options] | smdl label FOLDER [--check N] | smdl label simulate FILE --labels COLUMN",
         (
             "smdl label reviews.csv --text body --model models/all-MiniLM-L6-v2 --size 50 --check 50",
+            "smdl label reviews.csv --text body --features embeddings.npy",
             "smdl label reviews.labels",
             "smdl label photos --model my_package.features:embed",
             "smdl label simulate reviews.csv --text body --model models/all-MiniLM-L6-v2 --labels category",
@@ -236,8 +237,11 @@ COMMANDS = {
                 "default": "csv",
                 "help": "csv, jsonl, parquet, label-studio, argilla, prodigy, doccano",
             },
-            "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
-            "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
+            "--features": {
+                "type": _names,
+                "help": "columns, or a file with a row per row; by default the only matrix, or all numbers",
+            },
+            "--text": {"type": str, "help": "column of text to show; with --model its embeddings are the features"},
             "--model": {
                 "type": str,
                 "help": "for --text: a folder or a name in the cache; for images: a function, package.module:function",

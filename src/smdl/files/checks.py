@@ -84,6 +84,19 @@ def _is_map(path: str) -> bool:
     return os.path.basename(path) == "embeddings.npy" and os.path.exists(f"{path.removesuffix('.npy')}.jsonl")
 
 
+def check_text_and_model(text: str | None, model: str | None, features: Sequence[str]) -> None:
+    """Raise an error unless texts and the model that embeds them are given together, and no other features."""
+    if text is None and model is not None:
+        raise ValueError("--model embeds texts: add --text with their column, or leave out --model")
+    if text is not None and model is None:
+        raise ValueError(
+            "--text needs --model, which embeds the texts. If you have embeddings, leave out --text and name their"
+            " columns by --features"
+        )
+    if text is not None and features:
+        raise ValueError("--features and --text both say what the features are: leave out one of them")
+
+
 def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Sequence[str] = ()) -> None:
     """Raise an error if the output cannot be written, would replace a file that smdl did not write, or would be an
     input of the next start."""

@@ -23,7 +23,15 @@ from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
 from smdl.engine.plan import picks_from_a_subset, with_sample
-from smdl.files.checks import NO_TEXT, NOT_FINITE, check_output, check_usable, read_rows, unfinished_rows
+from smdl.files.checks import (
+    NO_TEXT,
+    NOT_FINITE,
+    check_output,
+    check_text_and_model,
+    check_usable,
+    read_rows,
+    unfinished_rows,
+)
 from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.engines import ENGINES
@@ -254,12 +262,9 @@ class Chooser:
 
     def _open(self) -> Rows:
         request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}
-        if (request.text is None) != (request.model is None):
-            raise ValueError("--text and --model belong together: give both, or neither")
+        check_text_and_model(request.text, request.model, request.features)
         if request.text is None:
             return open_rows(request.inputs, request.features, roles)
-        if request.features:
-            raise ValueError("give --features or --text, not both")
         return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
 
     def _others(self, name: str) -> np.ndarray | None:

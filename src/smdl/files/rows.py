@@ -37,7 +37,7 @@ USUAL = ("features", "embeddings", "embedding")
 #: Columns besides the features. A role is the name of a column, or a file with one row per row of the source.
 ROLES = ("labels", "probabilities", "groups", "costs", "ids", "utility", "importance")
 #: Roles whose values are kept to the letter.
-EXACT = ("groups", "ids")
+EXACT = ("groups", "ids", "text")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from smdl.common.local_engine import Engine
 from smdl.common.progress import Display
 from smdl.engine.unit_rows import unusable
-from smdl.files.checks import NO_TEXT, NOT_FINITE, check_usable, unfinished_rows
+from smdl.files.checks import NO_TEXT, NOT_FINITE, check_text_and_model, check_usable, unfinished_rows
 from smdl.files.embedding import Embedder
 from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
@@ -52,13 +52,10 @@ class UsableRows:
                 request.inputs[0], request.folder / LISTING, False, roles, str(request.folder / "embeddings.npy")
             )
             return
-        if (request.text is None) != (request.model is None):
-            raise ValueError("--text and --model belong together: give both, or neither")
+        check_text_and_model(request.text, request.model, request.features)
         if request.text is None:
             self.rows = open_rows(request.inputs, request.features, roles)
             return
-        if request.features:
-            raise ValueError("give --features or --text, not both")
         source = open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
         self.rows = source
 

@@ -12,6 +12,7 @@ from smdl.files.dedup import search_copies
 from smdl.files.embedding import Embedder
 from smdl.files.images import LISTING, ImageRows, check_images, open_images
 from smdl.files.rows import Rows, open_rows
+from smdl.files.rows_beside import are_beside, open_beside
 from smdl.files.texts import TextRows, open_text
 from smdl.files.usable_rows import row_check
 from smdl.labelling.annotation_formats import Line
@@ -50,16 +51,29 @@ class InputRows:
         if len(settings.inputs) == 1 and Path(settings.inputs[0]).is_dir():
             self._open_images(settings.inputs[0], roles)
             return
-        if (settings.text is None) != (settings.model is None):
-            raise ValueError("--text and --model belong together: give both, or neither")
-        if settings.text is None:
-            self.source: Rows = open_rows(settings.inputs, settings.features, roles)
+        if settings.model is None:
+            self._open_features(roles)
             return
+        if settings.text is None:
+            raise ValueError("--model embeds texts: add --text with their column, or leave out --model")
         if settings.features:
-            raise ValueError("give --features or --text, not both")
+            raise ValueError("--features and --model both make features: leave out one of them")
         source = open_text(settings.inputs, settings.text, roles, str(path / "embeddings.npy"))
-        self.embedder = Embedder(str(settings.model), source)
+        self.embedder = Embedder(settings.model, source)
         self.source = self.embedder.source
+
+    def _open_features(self, roles: dict[str, str | None]) -> None:
+        """Open rows with features of their own. A column of text is for people alone."""
+        inputs, features, text = self.settings.inputs, self.settings.features, self.settings.text
+        if text is not None and not features:
+            raise ValueError(
+                f"--text {text} needs features: give --model to embed the texts, or --features with the columns or the"
+                " file of embeddings that you have"
+            )
+        roles = {**roles, "text": text}
+        self.source: Rows = (
+            open_beside(inputs, features[0], roles) if are_beside(features) else open_rows(inputs, features, roles)
+        )
 
     def _open_images(self, root: str, roles: dict[str, str | None]) -> None:
         if self.settings.model is None or self.settings.text or self.settings.features:
@@ -118,8 +132,15 @@ class InputRows:
         if "ids" in self.source.columns:
             for place, value in zip(order, self.source.values("ids", ascending).tolist(), strict=True):
                 lines[place]["id"] = value
-        shown_as = "image" if isinstance(self.source, ImageRows) else "text"
         if isinstance(self.source, TextRows):
-            for place, text in zip(order, self.source.texts_at(ascending), strict=True):
-                lines[place][shown_as] = text
+            shown_as, texts = "image" if isinstance(self.source, ImageRows) else "text", self.source.texts_at(ascending)
+        else:
+            shown_as, texts = "text", self._texts_at(ascending)
+        for place, text in zip(order, texts, strict=False):
+            lines[place][shown_as] = text
         return lines
+
+    def _texts_at(self, ascending: np.ndarray) -> list[str]:
+        if "text" not in self.source.columns:
+            return []
+        return ["" if text is None else str(text) for text in self.source.values("text", ascending).tolist()]
