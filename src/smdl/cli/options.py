@@ -217,10 +217,9 @@ COMMANDS = {
         "smdl label FILE ... [options] | smdl label FOLDER [--check N] | smdl label simulate FILE --labels COLUMN",
         (
             "smdl label reviews.csv --text body --model models/all-MiniLM-L6-v2 --size 50 --check 50",
-            "smdl label reviews.csv --text body --features embeddings.npy",
             "smdl label reviews.labels",
             "smdl label photos --model my_package.features:embed",
-            "smdl label simulate reviews.csv --text body --model models/all-MiniLM-L6-v2 --labels category",
+            "smdl label simulate reviews.csv --features embeddings.npy --labels category",
         ),
         {
             "inputs": {
@@ -237,10 +236,7 @@ COMMANDS = {
                 "default": "csv",
                 "help": "csv, jsonl, parquet, label-studio, argilla, prodigy, doccano",
             },
-            "--features": {
-                "type": _names,
-                "help": "columns, or a file with a row per row; by default the only matrix, or all numbers",
-            },
+            "--features": {"type": _names, "help": "columns, or a file; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text to show; with --model its embeddings are the features"},
             "--model": {
                 "type": str,
