@@ -278,8 +278,8 @@ COMMANDS = {
             "--against": {
                 "nargs": "+",
                 "action": "extend",
-                "metavar": "FILE",
-                "help": "files whose near-copies are dropped: test sets, or earlier outputs",
+                "metavar": "F",
+                "help": "drop copies of their rows: test sets, earlier outputs",
             },
             "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
             "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
