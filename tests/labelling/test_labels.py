@@ -170,6 +170,13 @@ def test_check_rows_do_not_train_unless_asked_to():
         assert (labels.probabilities().max(axis=0) > 0).sum() == count
 
 
+def test_a_check_row_that_trains_is_judged_by_probes_that_have_not_seen_it():
+    labels = smdl.Labels(np.eye(60), train_on_checks=True)
+    rows = labels.check(40)
+    labels.add(rows, np.random.default_rng(0).permutation(["a", "b"] * 20).tolist())
+    assert labels.accuracy[0] < 0.7, "there is nothing to learn"
+
+
 def test_check_rows_are_drawn_at_random_and_never_chosen():
     labels = smdl.Labels(PIXELS)
     checks = labels.check(100)
