@@ -1,11 +1,13 @@
 """What a function reads from outside tells it from another, wherever it reads it."""
 
 import functools
+import importlib
 import sys
 from functools import partial
 
 import pytest
 
+from smdl.judging.code_reads import is_library
 from smdl.judging.identity import UnknownIdentityError, identity
 
 PACKAGE = {
@@ -185,3 +187,12 @@ def test_functions_of_libraries_count_by_name():
     for thing in (np.mean, np.add, nn.functional.relu, nn.Linear.forward, functools.wraps, np, nn):
         assert identity(thing) == identity(thing)
     assert identity(np.mean) != identity(np.median)
+
+
+def test_packages_of_the_user_or_of_another_interpreter_are_libraries(tmp_path, monkeypatch):
+    for folder, expected in (("site-packages", True), ("work", False)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"installed_in_{folder[:4]}.py").write_text("LR = 0.1")
+        monkeypatch.syspath_prepend(tmp_path / folder)
+        module = importlib.import_module(f"installed_in_{folder[:4]}")
+        assert is_library(module.__name__) is expected

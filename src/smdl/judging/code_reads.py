@@ -11,6 +11,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+#: Folders of packages that another interpreter or the user installed.
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 def values_read(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -75,7 +77,7 @@ def _is_installed(package: str) -> bool:
         return is_library(package)
     spec = find_spec(package)
     places = [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
-    return any(place in ("built-in", "frozen") or place.startswith(_INSTALLED) for place in places)
+    return any(place in ("built-in", "frozen") or _is_of_library(place) for place in places)
 
 
 def is_library(module: str | None) -> bool:
@@ -88,7 +90,12 @@ def is_library(module: str | None) -> bool:
         return False
     file, path = (getattr(sys.modules[module], name, None) for name in ("__file__", "__path__"))
     places = [file] if file else list(path or ())
-    return all(str(Path(place)).startswith(_INSTALLED) for place in places)  # none: it is compiled into Python
+    return all(_is_of_library(place) for place in places)  # none: it is compiled into Python
+
+
+def _is_of_library(place: str) -> bool:
+    path = Path(place)
+    return str(path).startswith(_INSTALLED) or not _PACKAGES.isdisjoint(path.parts)
 
 
 def is_named_by_library(thing: Any) -> bool:
