@@ -700,9 +700,9 @@ def test_small_ablations_are_made_on_svhn_if_its_files_are_there(tmp_path, monke
 
 def test_a_budget_of_minutes_is_decided_once(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_module, "run_all", lambda *_: None)
-    first = run_plan(plan(minutes=0.6), tmp_path / "e").plan
-    monkeypatch.setattr(experiment_module, "STARTING", 30.0)
-    again = run_plan(plan(minutes=0.6), tmp_path / "e").plan
+    first = run_plan(plan(minutes=5.0), tmp_path / "e").plan
+    monkeypatch.setattr(experiment_module, "STARTING", 299.0)  # now it would be too short
+    again = run_plan(plan(minutes=5.0), tmp_path / "e").plan
     assert (first.seeds, first.base["steps"]) == (again.seeds, again.base["steps"])
     assert run_plan(plan(minutes=9.0), tmp_path / "e").folder.name == "e-2"
 

@@ -38,7 +38,7 @@ def project(tmp_path_factory):
         for path in progress.written:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
             head, rows = lines[0], [line.split(",")[0] for line in lines[1:]]
-            content = "\n".join([head, *(f'{row},x,"{names[int(row)]}"' for row in rows)])
+            content = "\n".join([head, *(f'{row},{SCRIPT}{row},"{names[int(row)]}"' for row in rows)])
             path.write_text(content)
     last = Project(folder / "rows.labels")
     progress = last.run(Display())
