@@ -176,9 +176,11 @@ class Blocks:
     def matrix(self, report: Report = lambda *_: None) -> Tensor:
         """Return the similarities of all pairs, (N, N). Each pair is computed once."""
         n = self._metric.size
-        out, points = torch.empty(n, n, device=self.device), self.side(slice(None))
-        if out.is_cpu:  # NumPy asks for large pages of memory, torch does not: this saves a third of the time
+        points = self.side(slice(None))
+        if self.device.type == "cpu":  # NumPy asks for large pages of memory, torch does not: a third of the time
             out = torch.from_numpy(np.empty((n, n), np.float32))
+        else:
+            out = torch.empty(n, n, device=self.device)
         for rows in tiles(n, ROWS):
             for columns in tiles(rows.stop, COLUMNS):
                 block = self.similarities(points.part(rows), points.part(columns))

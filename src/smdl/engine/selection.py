@@ -299,7 +299,7 @@ def carry_out(
         picks = get_mini_batch(problem, candidates, rule, partitions, seed, threads or torch.get_num_threads(), spread)
     finally:
         problem.geometry.report = no_report
-    value = math.fsum(picks.gains.tolist())  # in a step, the first sum by NumPy takes several times as long
+    value = sum(picks.gains.tolist())  # in a step, the first sum by NumPy takes several times as long
     return Selection(picks.indices.astype(np.int64), picks.gains, value, problem, _initial=rule.initial)
 
 

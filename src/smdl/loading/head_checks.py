@@ -6,10 +6,7 @@ from torch.nn import functional as F
 
 from smdl.scoring.model_access import eval_mode
 from smdl.scoring.scorer import NotFiniteError, Scorer
-from smdl.scoring.taps import is_plain, makes
-
-#: Rows on which the head is compared with its weights.
-FEW = 16
+from smdl.scoring.taps import FEW, is_plain, makes
 
 
 def linear_head(scorer: Scorer) -> nn.Linear:

@@ -50,9 +50,10 @@ def balanced_softmax(
         raise ValueError(choice("targets", tuple(targets.shape), f"of shape ({len(logits)},), as many as the logits"))
     allowed = f"{logits.shape[1]} positive numbers, one per class"
     try:
-        sizes = torch.as_tensor(counts, dtype=torch.float32, device=logits.device)
+        sizes = torch.as_tensor(counts, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(choice("counts", counts, allowed)) from error
+    sizes = sizes.to(logits.device)  # outside: an earlier error of the device may surface here
     if sizes.shape != logits.shape[1:]:
         raise ValueError(f"counts must be {allowed}, got shape {tuple(sizes.shape)}")
     good = (sizes > 0) & sizes.isfinite()

@@ -138,7 +138,7 @@ class TappedModel:
             raise ValueError(f"features={self._features!r} was not used in the model's forward")
         call = call_that_made(taken, output_of(found, self.member), shifted, self._features)
         if self._tap_makes_outputs is None and outputs is not None:
-            self._tap_makes_outputs = does_what_weights_say(call) and makes(call[2], outputs, shifted)
+            self._tap_makes_outputs = makes(call[2], outputs, shifted) and does_what_weights_say(call)
         return call[1] if isinstance(self.tap, nn.Linear) else call[2], outputs
 
     def _check_rows(self, found: Any, calls: Sequence[Call]) -> None:

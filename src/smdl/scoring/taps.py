@@ -78,11 +78,15 @@ def is_plain(module: nn.Module) -> bool:
 def does_what_weights_say(call: Call) -> bool:
     """Whether a linear layer is plain and a call of it made weight · features + bias: a hook may have changed that."""
     layer, given, made = call
-    if not (isinstance(layer, nn.Linear) and is_plain(layer)) or not isinstance(given, Tensor):
+    if not (
+        isinstance(layer, nn.Linear) and is_plain(layer) and isinstance(given, Tensor) and isinstance(made, Tensor)
+    ):
         return False
     with torch.no_grad():
-        bias = None if layer.bias is None else whole_weight(layer.bias).float()
-        plain = F.linear(given[:FEW].float(), whole_weight(layer.weight).float(), bias)
+        weight, bias = whole_weight(layer.weight), None if layer.bias is None else whole_weight(layer.bias).float()
+        if weight.shape != (layer.out_features, layer.in_features) or weight.device != given.device:
+            return False  # some libraries hold the weights during the forward alone
+        plain = F.linear(given[:FEW].float(), weight.float(), bias)
     return makes(made[:FEW], plain.to(made.dtype), shifted=False)
 
 

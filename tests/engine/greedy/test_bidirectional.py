@@ -52,6 +52,11 @@ def test_it_reaches_a_third_of_the_best_batch_of_any_size(data):
     assert chosen.value == pytest.approx(smdl.evaluate(pool, objective, chosen.indices).value)
 
 
+def test_a_batch_of_the_whole_pool_is_told():
+    with pytest.warns(UserWarning, match=r"every sample was picked.*overlap"):
+        both_ends(np.random.default_rng(0).random((20, 3)), "graph_cut")
+
+
 def test_it_may_pick_no_sample():
     assert len(both_ends(np.ones((3, 1)) * [[0], [1], [5]], "sum_redundancy")) == 0
 

@@ -211,7 +211,18 @@ def hooked() -> nn.Linear:
     return head
 
 
-@pytest.mark.parametrize("head", [lambda: Cosine(6, CLASSES), hooked], ids=["subclass", "hook"])
+def elsewhere() -> nn.Linear:
+    """A linear head whose weight is there during the forward alone, as some libraries keep it."""
+    head = nn.Linear(6, CLASSES)
+    whole = head.weight.data.clone()
+    head.register_forward_pre_hook(lambda *_: setattr(head.weight, "data", whole))
+    head.register_forward_hook(lambda *_: setattr(head.weight, "data", torch.empty(0)))
+    return head
+
+
+@pytest.mark.parametrize(
+    "head", [lambda: Cosine(6, CLASSES), hooked, elsewhere], ids=["subclass", "hook", "sharded weight"]
+)
 def test_a_head_that_is_more_than_a_linear_layer_keeps_its_logits(head):
     model, strategy = Net().eval(), Recorder()
     model.head = head()

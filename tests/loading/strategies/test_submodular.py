@@ -82,6 +82,29 @@ def test_the_plan_of_a_step_serves_only_pools_of_its_form():
         strategy.select(smdl.Pool(features[:4]), np.arange(4), 5, np.random.default_rng(4))
 
 
+def test_another_objective_makes_another_plan():
+    strategy = Submodular("facility_location")
+    first = strategy.select(pool(), np.arange(60), 5, np.random.default_rng(4))
+    strategy.objective = smdl.Objective(redundancy=1.0)
+    second = strategy.select(pool(), np.arange(60), 5, np.random.default_rng(4))
+    assert second.indices.tolist() != first.indices.tolist()
+    assert second.value == pytest.approx(smdl.evaluate(pool(), strategy.objective, second.indices).value)
+
+
+def test_a_step_of_a_subset_draws_its_seed_once(monkeypatch):
+    monkeypatch.setattr("smdl.engine.greedy.subset.FEWEST", 30)
+    asked = []
+
+    class Counted:
+        def integers(self, most):
+            asked.append(most)
+            return 5
+
+    counted: Any = Counted()
+    Submodular("redundancy", optimizer="subset").select(pool(), np.arange(60), 5, counted)
+    assert len(asked) == 1
+
+
 def test_a_random_number_is_asked_for_only_if_all_candidates_tie():
     class NoNumbers:
         def integers(self, _):

@@ -1,6 +1,7 @@
 """Double greedy: batches of any size, for functions that fall when a batch holds too many similar samples."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,4 +53,10 @@ def from_both_ends(problem: Problem, members: np.ndarray, initial: np.ndarray) -
         inside[k], gains[k - given] = rise >= loss, rise
         problem.geometry.report("picks", k + 1 - given, len(members))
     picked = host(inside[given:])
+    if len(picked) > 1 and picked.all():
+        warnings.warn(
+            "every sample was picked, because the objective never falls: raise `overlap` of graph_cut above 0.5, or use"
+            " another optimizer with a size",
+            stacklevel=2,
+        )
     return members[picked], gains[picked]

@@ -1,7 +1,7 @@
 """GetMiniBatch (Algorithm 1): partition, maximise each part, merge, maximise again."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -50,4 +50,5 @@ def get_mini_batch(
 
         found = picks_of(range(partitions)) if spread is None else spread(partitions, picks_of)
         candidates = np.sort(np.concatenate(found))
-    return maximise(problem, [candidates], rule, [lambda: stream(seed() if callable(seed) else seed, 2)], threads)[0]
+    last = cache(lambda: stream(seed() if callable(seed) else seed, 2))  # drawn once, also if it is asked for twice
+    return maximise(problem, [candidates], rule, [last], threads)[0]

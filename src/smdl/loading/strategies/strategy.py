@@ -34,8 +34,8 @@ class Strategy:
         evidence: what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
             everything that there is. If it reads features only, the batches may hold targets of any kind.
         gathers: whether it learns in `select`, from what `gather` returns.
-        draws_seldom: `select` hardly ever needs a random number: its generator is made when it is first asked for one,
-            which takes longer than a small selection
+        draws_seldom: `select` hardly ever needs a random number. Making a generator takes longer than a small
+            selection, so it is made at the first draw, and `rng` has the methods of a generator but is none
         spread: shares the parts of a search among the ranks; set by the loader.
 
     Examples:

@@ -51,6 +51,7 @@ class Submodular(Strategy):
     def _task(self, pool: Pool, remaining: np.ndarray, size: int) -> Task:
         """Return how to select: as at the last step if nothing has changed on which that depends."""
         whole, key = len(remaining) == len(pool), (pool.features.shape, pool.features.dtype, pool.device, size)
+        key = (*key, self.objective, self.optimizer, self.partitions, self.epsilon, self.threads)
         repeats = whole and len(pool) <= DENSE and pool.is_plain
         if repeats and self._last is not None and self._last[0] == key:
             return self._last[1]
