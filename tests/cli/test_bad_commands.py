@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from smdl.cli.commands import main
+from smdl.cli.parser import parse
 
 WORDS = ("abc", "", "[]", "{}", "null", "-1", "1.5", "nan", "true")
 
@@ -321,3 +322,14 @@ def test_an_unknown_option_names_the_options_that_may_be_meant(option, meant, tm
 def test_an_option_that_is_given_twice_is_an_error(argv, tmp_path, monkeypatch, capsys):
     option = next(part for part in argv if part.startswith("--")).partition("=")[0]
     assert check(argv, tmp_path, monkeypatch, capsys) == f"smdl: {option} is given twice: give it once"
+
+
+def test_configs_are_laid_over_one_another_and_a_plus_appends(tmp_path):
+    for name, text in (("a", "{epochs: 3, seed: 4}"), ("b", "seed: 5")):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    found = parse("train", "", ["--config", f"{tmp_path}/a.yaml", f"--config={tmp_path}/b.yaml"]).config
+    assert (found.epochs, found.seed) == (3, 5)
+    for words in (["--schedule.milestones+=0.8", "--schedule.milestones+=0.9"], ["--schedule.milestones+", "0.8"] * 2):
+        usual = parse("train", "", []).config.schedule.milestones
+        added = [float(word.rpartition("=")[2]) for word in words if "0." in word]
+        assert parse("train", "", words).config.schedule.milestones == [*usual, *added]
