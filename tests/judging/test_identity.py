@@ -146,6 +146,30 @@ def test_a_module_with_something_that_cannot_be_compared_is_not_compared(package
         identity(partial(print, module))
 
 
+@pytest.mark.parametrize("error", ["ValueError('no GPU')", "RuntimeError('no GPU')", "SystemExit('no GPU')"])
+def test_a_module_whose_import_fails_is_not_compared(error, tmp_path, monkeypatch):
+    def train():
+        import broken_when_imported  # pyright: ignore[reportMissingImports]
+
+        return broken_when_imported
+
+    (tmp_path / "broken_when_imported.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    said = f"the import of broken_when_imported fails with {error.partition('(')[0]}: no GPU"
+    with pytest.raises(UnknownIdentityError, match=f"^{said}$"):
+        identity(train)
+
+
+def test_a_module_that_cannot_be_found_does_not_count(monkeypatch):
+    def train():
+        from ...nowhere import rate  # noqa: TID252  # pyright: ignore[reportMissingImports]
+
+        return rate
+
+    monkeypatch.setitem(globals(), "__package__", "tests")
+    assert identity(train) == identity(train)
+
+
 def made(rate):
     def train():
         return rate

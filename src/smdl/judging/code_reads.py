@@ -15,6 +15,10 @@ _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
+class UnknownIdentityError(ValueError):
+    """Something that cannot be compared with what it was in another call."""
+
+
 def values_read(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function reads. In place of a module of the user these are the attributes that are read
     from it; the module itself where it is used in another way, as in `getattr(module, name)` or `helper(module)`."""
@@ -52,18 +56,21 @@ def _read(name: str, value: Any, steps: list[dis.Instruction]) -> Iterator[tuple
 def _imported(
     name: str, members: tuple[str, ...] | None, level: int, outside: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what an import inside a function reads: names from a module, or else the module itself."""
-    if level:
-        name = resolve_name("." * level + name, outside.get("__package__") or "")
-    if _is_installed(name.partition(".")[0]):
-        return
+    """Yield what an import inside a function reads: names from a module, or else the module itself. A module of the
+    user is imported for that."""
     try:
+        if level:
+            name = resolve_name("." * level + name, outside.get("__package__") or "")
+        if _is_installed(name.partition(".")[0]):
+            return
         module = import_module(name)
         for member in members or ():
             if not hasattr(module, member):
                 import_module(f"{name}.{member}")
     except ImportError:
         return  # the function cannot import it either
+    except (Exception, SystemExit) as error:
+        raise UnknownIdentityError(f"the import of {name} fails with {type(error).__name__}: {error}") from error
     if members:
         yield from ((f"{name}.{member}", getattr(module, member)) for member in members)
     else:

@@ -11,13 +11,9 @@ from weakref import ref
 import numpy as np
 import torch
 
-from smdl.judging.code_reads import is_library, is_named_by_library, values_read
+from smdl.judging.code_reads import UnknownIdentityError, is_library, is_named_by_library, values_read
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-
-
-class UnknownIdentityError(ValueError):
-    """Something that cannot be compared with what it was in another call."""
 
 
 def identity(thing: Any) -> str:
