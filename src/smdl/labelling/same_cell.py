@@ -62,8 +62,23 @@ def _date_parts(text: str) -> Counter[int] | None:
 
 
 def _is_same_without_letters(found: str, wanted: str) -> bool:
-    """Whether ? is where the value has letters beyond ASCII."""
-    if "?" not in found or wanted.isascii():
+    """Whether ? is where the value has letters beyond ASCII: one for each, or two beyond U+FFFF, which has two units in
+    UTF-16. All ways to read the cell are followed at once: bit i of `ends` is whether one of them ends before letter i.
+    """
+    pairs = sum(each > "\uffff" for each in wanted)
+    if "?" not in found or not len(wanted) <= len(found) <= len(wanted) + pairs:
         return False
-    pattern = "".join(re.escape(each) if each.isascii() else rf"(?:{re.escape(each)}|\?\??)" for each in wanted)
-    return re.fullmatch(pattern, found) is not None
+    places = Counter[str]()  # of each letter of the cell, as bits
+    for place, each in enumerate(found):
+        places[each] += 1 << place
+    ends, lost = 1, places["?"]
+    for each in wanted:
+        after = (ends & places[each]) << 1
+        if not each.isascii():
+            after |= (ends & lost) << 1
+        if each > "\uffff":
+            after |= (ends & lost & lost >> 1) << 2
+        ends = after
+        if not ends:
+            return False
+    return bool(ends >> len(found))
