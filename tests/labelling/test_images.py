@@ -75,6 +75,15 @@ def test_images_that_come_later_do_not_change_the_rows_of_a_project():
     assert Path("photos.labels/images.csv").read_text() == before
 
 
+def test_a_project_that_failed_at_an_image_lists_the_images_again():
+    Path("photos/red/3.png").write_bytes(b"damaged")
+    assert label("photos", "--model", "extractor:mean_colour", "--size", "3") != 0
+    Path("photos/red/3.png").unlink()
+    assert label("photos", "--model", "extractor:mean_colour", "--size", "3") == 0
+    assert "red/3.png" not in Path("photos.labels/images.csv").read_text()
+    assert "0 labels of 29 rows" in Path("photos.labels/report.html").read_text()
+
+
 def test_the_folder_of_an_image_serves_as_its_label(capsys):
     options = ("--model", "extractor:mean_colour", "--labels", "folder", "--size", "3", "--seeds", "2", "--rounds", "2")
     assert label("simulate", "photos", *options) == 0

@@ -77,6 +77,30 @@ def test_a_project_that_failed_at_its_input_may_begin_again_with_other_options()
         begin(skip_nan=True)
 
 
+@pytest.mark.parametrize(
+    "lost", [("rounds.jsonl",), ("rounds.jsonl", "answers.jsonl"), ("rounds.jsonl", "round-1.csv")]
+)
+def test_a_project_that_lost_its_list_of_rounds_does_not_begin_again(lost):
+    begin()
+    fill("round-1.csv", keep=lambda place: place < 4)
+    resume()
+    for name in lost:
+        Path("rows.labels", name).unlink()
+    with pytest.raises(ValueError, match="is a project already"):
+        begin()
+
+
+def test_answers_keep_their_input_if_the_list_of_rounds_was_lost():
+    begin()
+    fill("round-1.csv", keep=lambda place: place < 4)
+    resume()
+    Path("rows.labels/rounds.jsonl").unlink()
+    np.savez("rows.npz", features=np.random.default_rng(1).normal(size=(91, 5)))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"has changed \(90 rows, now 91\)"):
+            resume()
+
+
 def test_a_filled_round_is_read_and_the_next_one_is_written():
     assert [path.name for path in begin().written] == ["round-1.csv"]
     asked = fill("round-1.csv")

@@ -41,15 +41,15 @@ class InputRows:
     features: np.ndarray
     kept: np.ndarray
 
-    def __init__(self, path: Path, settings: LabelSettings) -> None:
-        """Open and check the files. Embeddings are kept in the folder `path`."""
+    def __init__(self, path: Path, settings: LabelSettings, keep: bool = False) -> None:
+        """Open and check the files. Embeddings are kept in the folder `path`, and with `keep` its list of images."""
         self.settings, self.path = settings, path
         roles = {"ids": settings.ids, "labels": settings.labels}
         self.embedder: Embedder | None = None
         if settings.dedup is not None:
             threshold(settings.dedup)
         if len(settings.inputs) == 1 and Path(settings.inputs[0]).is_dir():
-            self._open_images(settings.inputs[0], roles)
+            self._open_images(settings.inputs[0], roles, keep)
             return
         if settings.model is None:
             self._open_features(roles)
@@ -75,14 +75,13 @@ class InputRows:
             open_beside(inputs, features[0], roles) if are_beside(features) else open_rows(inputs, features, roles)
         )
 
-    def _open_images(self, root: str, roles: dict[str, str | None]) -> None:
+    def _open_images(self, root: str, roles: dict[str, str | None], keep: bool) -> None:
         if self.settings.model is None or self.settings.text or self.settings.features:
             raise ValueError(
                 f"{root} is a folder: give --model package.module:function that makes features of its images,"
                 " and neither --text nor --features"
             )
-        listing, begun = self.path / LISTING, (self.path / "project.json").is_file()
-        source = open_images(root, listing, begun, roles, str(self.path / "embeddings.npy"))
+        source = open_images(root, self.path / LISTING, keep, roles, str(self.path / "embeddings.npy"))
         self.embedder = Embedder(self.settings.model, source)
         self.source = self.embedder.source
 

@@ -42,7 +42,7 @@ class Project:
         whole_number("size", settings.size)
         whole_number("seed", settings.seed, least=0)
         suffix_of_format(settings.format)
-        self.input = InputRows(path, settings)
+        self.input = InputRows(path, settings, keep=ProjectFolder(path).is_begun)
 
     def run(
         self, display: Display, check: int | None = None, more: bool = False, answers: Path | None = None

@@ -62,9 +62,15 @@ class ProjectFolder:
         found = found["settings"]
         return LabelSettings(**{**found, "inputs": tuple(found["inputs"]), "features": tuple(found["features"])})
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether people were asked for rows. If the list of rounds was lost, their files and answers tell."""
+        files = [path for kind in (CHOSEN, CHECK) for path in self.path.glob(f"{kind}-*")]
+        return bool(self.rounds or self.answers or files)
+
     def check_unused(self) -> None:
-        """Raise an error if there are rounds. A project without any failed at its input, and may begin again."""
-        if self.rounds:
+        """Raise an error if rounds have begun. A project without any failed at its input, and may begin again."""
+        if self.is_begun:
             raise ValueError(
                 f"{self.path} is a project already: resume it by smdl label {self.path}, or choose another --out"
             )
@@ -78,7 +84,7 @@ class ProjectFolder:
         about those."""
         path = self.path / "input.json"
         before = read_json(path)
-        if not self.rounds:
+        if not self.rounds and not self.answers:
             write_json(path, found, checksum=True)
         elif before != found:
             was = f"{before['rows']} rows, now {found['rows']}" if isinstance(before, dict) else "unknown"
