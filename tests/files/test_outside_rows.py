@@ -3,6 +3,7 @@ folder; never rows that have changed since."""
 
 import csv
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -89,6 +90,33 @@ def test_what_an_output_was_made_of_must_be_the_same(values, capsys):
     Path("k0.dedup/dedup.json").unlink()
     dedup("s1.npy", "--against", "k0.csv", code=2)
     assert "must say what k0.csv was made of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", '"input"', '{"input": [1]}', "{}", "null"])
+def test_a_record_that_does_not_say_what_an_output_was_made_of_is_an_error(text, capsys):
+    dedup("s0.npy", "--out", "k0.csv")
+    Path("k0.dedup/dedup.json").write_text(text)
+    dedup("s1.npy", "--against", "k0.csv", code=2)
+    assert "dedup.json must say what k0.csv was made of. Run smdl dedup again" in capsys.readouterr().err
+
+
+def test_a_small_file_may_have_another_time_but_no_other_content(values, capsys):
+    dedup("s0.npy", "--out", "k0.csv")
+    os.utime("s0.npy", ns=(1, 1))
+    dedup("s1.npy", "--against", "k0.csv")
+    values[0][39] += 1
+    np.save("s0.npy", values[0])
+    dedup("s1.npy", "--against", "k0.csv", "--force", code=2)
+    assert "s0.npy has changed since" in capsys.readouterr().err
+
+
+def test_a_large_file_may_not_have_another_time(monkeypatch, capsys):
+    monkeypatch.setattr("smdl.files.outside_rows.MOST_DIGESTED", os.path.getsize("s0.npy") - 1)
+    dedup("s0.npy", "--out", "k0.csv")
+    dedup("s1.npy", "--against", "k0.csv")
+    os.utime("s0.npy", ns=(1, 1))
+    dedup("s1.npy", "--against", "k0.csv", "--force", code=2)
+    assert "s0.npy has changed since" in capsys.readouterr().err
 
 
 def test_an_output_is_found_from_another_folder(monkeypatch):

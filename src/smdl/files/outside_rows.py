@@ -12,7 +12,7 @@ from smdl.engine.unit_rows import unusable
 from smdl.files.embedding import Embedder, read_embeddings
 from smdl.files.file_features import features_of
 from smdl.files.images import ImageRows
-from smdl.files.row_files import is_url
+from smdl.files.row_files import MOST_DIGESTED, is_url
 from smdl.files.rows import Rows, open_file, open_rows, shard_paths
 from smdl.files.usable_rows import NO_DIRECTION
 
@@ -87,8 +87,9 @@ def _kept(path: str, embedder: Embedder | None) -> OutsideRows | None:
     every = np.arange(file.rows)
     lines = np.flatnonzero(file.take(["kept"], every)["kept"].astype(bool))
     folder = Path(path).with_name(f"{Path(path).stem}.dedup")
-    record = (read_json(folder / "dedup.json") or {}).get("input")
-    if record is None:
+    found = read_json(folder / "dedup.json")
+    record = found.get("input") if isinstance(found, dict) else None
+    if not isinstance(record, dict):
         raise ValueError(f"--against: {folder / 'dedup.json'} must say what {path} was made of. Run smdl dedup again")
     if "embeddings" in record:
         if embedder is not None and embedder.model.key != record["model"]:
@@ -120,9 +121,16 @@ def _open_again(path: str, record: dict[str, Any]) -> tuple[Rows, dict[str, int]
     earlier = open_rows(places, record["features"])
     now = [file[1:] for file in earlier.fingerprint()[1:]]
     for name, (*_, rows, stamp, _), content in zip(names, record["files"], now, strict=True):
-        if content != [rows, stamp]:
+        if not _is_same([rows, stamp], content):
             raise ValueError(f"--against: {name} has changed since {path} was made of it. Run smdl dedup on it again")
     return earlier, {name: number for number, name in enumerate(names)}
+
+
+def _is_same(then: Sequence[Any], now: Sequence[Any]) -> bool:
+    """Whether a file has not changed. A small one is known by its content alone, whatever its time is."""
+    (rows, (digest, size, *_)), (rows_now, (digest_now, size_now, *_)) = then, now
+    is_known = 0 < size <= MOST_DIGESTED  # a store that does not tell the size says 0
+    return list(then) == list(now) or (is_known and (rows, digest, size) == (rows_now, digest_now, size_now))
 
 
 def _check_rows(path: str, rows: np.ndarray, counts: np.ndarray | int) -> None:

@@ -19,6 +19,8 @@ from smdl.common.messages import unknown
 
 #: Most bytes of a block of rows.
 BLOCK = 1 << 26
+#: Most bytes of a file of which `sampled_digest` reads everything.
+MOST_DIGESTED = 1 << 22
 #: Types of safetensors that NumPy has. bfloat16 is read as its bits and widened to float32.
 SAFETENSORS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
                "I8": "<i1", "U8": "<u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1"}  # fmt: skip
@@ -233,10 +235,10 @@ def _size(file: IO[bytes]) -> int:
     return file.seek(0, os.SEEK_END)
 
 
-def sampled_digest(path: str, size: int, blocks: int = 64) -> str:
+def sampled_digest(path: str, size: int) -> str:
     """Return the checksum of a file up to 4 MB, or of 64 blocks of 64 kB that are spread over a larger one."""
-    found, step = hashlib.sha256(), 1 << 16
-    starts = range(0, size, step) if size <= blocks * step else np.linspace(0, size - step, blocks).astype(int).tolist()
+    found, step, blocks = hashlib.sha256(), 1 << 16, 64
+    starts = range(0, size, step) if size <= MOST_DIGESTED else np.linspace(0, size - step, blocks).astype(int).tolist()
     with readable(path), opened(path) as file:
         for start in starts:
             file.seek(start)
