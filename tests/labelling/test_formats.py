@@ -161,6 +161,19 @@ def test_doccano_comes_back(tmp_path):
     assert pairs(path) == [(7, "yes")]
 
 
+@pytest.mark.parametrize(
+    "tool", [{"annotation_id": 5, "label": "yes"}, {"label": ["yes"]}, {"label": {"choices": ["yes"]}}]
+)
+def test_only_our_own_lines_have_the_paths_of_images(tmp_path, tool):
+    """For Label Studio people write URLs in place of them."""
+    path = tmp_path / "all.jsonl"
+    line = {"row": 7, "image": "https://images/7.png", "text": "a"}
+    path.write_text(json.dumps({**line, **tool}) + "\n" + json.dumps({**line, "label": "yes"}) + "\n")
+    theirs, ours = read_answers(path).said
+    assert dict(theirs.beside) == {"text": "a"}
+    assert dict(ours.beside) == {"text": "a", "image": "https://images/7.png"}
+
+
 def test_several_classes_of_one_row_are_refused(tmp_path):
     path = tmp_path / "all.jsonl"
     path.write_text(json.dumps({"text": "a", "row": 1, "label": ["yes", "no"]}) + "\n")

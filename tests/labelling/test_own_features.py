@@ -35,6 +35,11 @@ def lines_of(name):
         return list(csv.reader(file))
 
 
+def write(name, lines):
+    with Path(name).open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+
+
 def test_texts_are_shown_and_the_features_are_those_of_the_columns_or_of_the_file():
     assert label("reviews.csv", *COLUMNS, "--ids", "key", "--size", "5") == 0
     assert label("reviews.csv", *FILE, "--ids", "key", "--size", "5", "--out", "file") == 0
@@ -58,6 +63,19 @@ def test_a_project_with_own_features_resumes_and_compares_the_texts(options, cap
     assert label("reviews.labels") == 1
     assert f"line 2: the text is not that of row {lines[0][0]}, so its answer is not used" in capsys.readouterr().out
     assert len(lines_of("reviews.labels/labels.csv")) == 1 + 3
+
+
+@pytest.mark.parametrize(("column", "name"), [(0, "ids"), (4, "text"), (6, "labels")])
+@pytest.mark.parametrize("options", [COLUMNS, FILE])
+def test_a_changed_table_beside_the_features_is_refused(options, column, name, capsys):
+    lines = [[*line[:6], line[6] if row < 20 else ""] for row, line in enumerate(lines_of("reviews.csv"))]
+    write("reviews.csv", lines)
+    assert label("reviews.csv", *options, "--ids", "key", "--labels", "kind", "--size", "5") == 0
+    assert label("reviews.labels") == 0
+    lines[10][column], lines[11][column] = lines[11][column], lines[10][column]
+    write("reviews.csv", lines)
+    assert label("reviews.labels") == 2
+    assert f"has changed (other {name})" in capsys.readouterr().err
 
 
 def test_a_simulation_takes_features_of_a_file():

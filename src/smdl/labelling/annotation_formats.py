@@ -138,8 +138,8 @@ def _from_prodigy(place: int, task: Line) -> Iterator[Said]:
 
 
 def _from_lines(place: int, line: Line) -> Iterator[Said]:
-    """doccano's lines have a list of labels; ours and those of a table have one text. Tools count by ids of their own:
-    only in our lines it is the id of the row."""
+    """doccano's lines have a list of labels; ours and those of a table have one text. Tools count by ids of their own,
+    and show images by URLs: only in our lines they are those of the row."""
     value, is_ours = line.get("label", line.get("labels")), "annotation_id" not in line
     if isinstance(value, list):
         value, is_ours = _one(place, value) if value else "", False
@@ -147,7 +147,7 @@ def _from_lines(place: int, line: Line) -> Iterator[Said]:
         value, is_ours = _one(place, value.get("choices", [])), False
     if value is None or not str(value).strip():
         value = ""
-    beside = {name: line[name] for name in SHOWN if line.get(name) is not None and (is_ours or name != "id")}
+    beside = {name: line[name] for name in SHOWN if line.get(name) is not None and (is_ours or name == "text")}
     if line:
         yield Said(place, line.get("row"), value, str(line.get("annotator") or ""), beside)
 

@@ -1,7 +1,10 @@
 """The input of a labelling project: rows of files with features, or texts or images that a model embeds."""
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -123,6 +126,13 @@ class InputRows:
         display.note(f"{len(self.kept) - len(found.kept):,} near-copies are left out")
         self.kept = self.kept[np.sort(found.kept)]
 
+    def digests(self) -> dict[str, str]:
+        """Return a checksum of every column that people see or that gives labels: it moves if rows change places."""
+        columns = {role: self.source.column(role).tolist() for role in self.source.columns}
+        if isinstance(self.source, TextRows):
+            columns["text"] = self.source.texts()
+        return {role: _digest(values) for role, values in columns.items()}
+
     def lines(self, rows: list[int]) -> list[Line]:
         """Return what a person needs to see of rows of the input, in this order."""
         order = np.argsort(rows)
@@ -143,3 +153,10 @@ class InputRows:
         if "text" not in self.source.columns:
             return []
         return ["" if text is None else str(text) for text in self.source.values("text", ascending).tolist()]
+
+
+def _digest(values: Iterable[Any]) -> str:
+    found = hashlib.sha256()
+    for value in values:
+        found.update(f"{value!r}\n".encode(errors="surrogatepass"))
+    return found.hexdigest()[:16]

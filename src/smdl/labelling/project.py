@@ -75,7 +75,7 @@ class Project:
     def _replay(self) -> None:
         """Give the labels what is known: labels in the input, check rows, and the answers read so far."""
         state = self.labels.state_dict()
-        self.folder.check_input({"rows": state["rows"], "features": state["features"]})
+        self.folder.check_input({"rows": state["rows"], "features": state["features"], **self.input.digests()})
         checks = [row for each in self.folder.rounds if each.kind == CHECK for row in self.inner(each.rows)]
         state["checks"] = list(dict.fromkeys(checks))  # rows whose lines were deleted are in two rounds
         self.labels.load_state_dict(state)

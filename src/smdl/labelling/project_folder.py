@@ -86,8 +86,11 @@ class ProjectFolder:
         before = read_json(path)
         if not self.rounds and not self.answers:
             write_json(path, found, checksum=True)
-        elif before != found:
-            was = f"{before['rows']} rows, now {found['rows']}" if isinstance(before, dict) else "unknown"
+        elif not isinstance(before, dict) or {**found, **before} != found:
+            was = "unknown"
+            if isinstance(before, dict):
+                other = [name for name in before if before[name] != found.get(name)]
+                was = f"{before['rows']} rows, now {found['rows']}" if "rows" in other else f"other {', '.join(other)}"
             raise ValueError(
                 f"the input of {self.path} has changed ({was}): its answers belong to the rows as they were."
                 " Restore the input, or begin another project by --out"
