@@ -139,6 +139,42 @@ def test_two_answers_in_two_files_are_told_and_none_is_used():
     assert project.labels.answers == {}
 
 
+def test_an_answer_in_three_files_of_which_one_differs_is_not_used():
+    begin()
+    (first, *_) = edit(lambda lines: lines[1:])
+    resume()
+    (again,) = edit(lambda _: [], "round-2.csv")
+    assert again == first
+    assert [path.name for path in resume()[1].written] == ["round-3.csv"]
+    for number, said in enumerate(("cat", "dog", "cat"), 1):
+        edit(lambda _, said=said: [[*first[:2], said]], f"round-{number}.csv")
+    project, progress = resume()
+    assert len(progress.problems) == 1
+    assert project.labels.answers == {}
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("name", ["fix.csv", "round-1.csv"])
+def test_answers_given_by_name_correct_those_of_a_round(name, seen):
+    """The round's file still says what it said, and does not undo the correction; a new answer there counts."""
+    begin()
+    asked = edit(lambda lines: [[*line[:2], "cat"] for line in lines])
+    if seen:
+        resume()
+    Path(name).write_text(f"row,id,label\n{asked[0][0]},{asked[0][1]},dog\n")
+    project, progress = resume(answers=Path(name))
+    assert progress.problems == []
+    assert progress.answered == (1 if seen else 6)
+    corrected = {int(row): "dog" if row == asked[0][0] else "cat" for row, *_ in asked}
+    assert project.labels.answers == corrected
+    assert f"{name}: 1 answers were changed" in progress.notes
+    project, progress = resume()
+    assert progress.answered == 0
+    assert project.labels.answers == corrected
+    edit(lambda lines: [[*line[:2], "emu"] for line in lines])
+    assert set(resume()[0].labels.answers.values()) == {"emu"}
+
+
 def test_the_export_of_a_tool_may_lack_rows_without_an_answer():
     begin(format="prodigy")
     path = PATH / "round-1.jsonl"

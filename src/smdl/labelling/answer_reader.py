@@ -17,7 +17,8 @@ TOLD = 5
 
 
 class AnswerReader:
-    """Reads one file after another. `new` are the answers that differ from those known before."""
+    """Reads one file after another. `new` is what they say and did not say before, later answers last: a file that
+    still says what it said does not undo a correction by another file."""
 
     def __init__(self, rows: InputRows, known: list[Read]) -> None:
         self.new: list[Read] = []
@@ -25,17 +26,27 @@ class AnswerReader:
         self.problems: list[str] = []
         self._rows, self._answers = rows, known
         self._known = {(each.row, each.annotator): each.value for each in known}
+        self._said = {(each.row, each.annotator, each.file): each.value for each in known}
         self._found: dict[tuple[int, str], tuple[Value, str]] = {}  # in the files read so far
+        self._twice: set[tuple[int, str]] = set()
 
-    def read(self, path: Path, annotator: str, asked: set[int]) -> set[int]:
-        """Read a file. Return the rows that have a line in it."""
+    @property
+    def changed(self) -> int:
+        """How many answers differ from those known before."""
+        now = {(each.row, each.annotator): each.value for each in self.new}
+        return sum(key not in self._known or self._known[key] != value for key, value in now.items())
+
+    def read(self, path: Path, annotator: str, asked: set[int], corrects: bool = False) -> set[int]:
+        """Read a file. Return the rows that have a line in it. With `corrects` its answers replace those of others."""
+        file = str(path.absolute()) if corrects else path.name  # it may have the name of a round
+        seen, twice = ({}, set[tuple[int, str]]()) if corrects else (self._found, self._twice)
+        now = {**self._known, **{(each.row, each.annotator): each.value for each in self.new}}
         filled = read_answers(path)
         self.notes += filled.notes
         listed = {row for each in (*filled.said, *filled.open) if (row := _row_in(each, asked)) is not None}
         shown = {line["row"]: line for line in self._rows.lines(sorted(listed))} if listed else {}
         found: dict[tuple[int, str], Value] = {}
         wrong: list[tuple[int, str]] = []
-        twice: set[tuple[int, str]] = set()
         for each in filled.said:
             try:
                 row, value = _whole(each.row), None if each.value is None else as_value(as_text(each.value))
@@ -46,10 +57,10 @@ class AnswerReader:
                 wrong.append((each.line, str(error)))
                 continue
             key = (row, annotator or each.annotator)
-            before, file = self._found.setdefault(key, (value, path.name))
+            before, where = seen.setdefault(key, (value, path.name))
             found.setdefault(key, value)
             if before != value:
-                place = "" if file == path.name else f" ({file})"
+                place = "" if where == path.name else f" ({where})"
                 wrong.append((each.line, f"row {row} has two answers, {before!r}{place} and {value!r}"))
                 twice.add(key)
         for each in filled.open:
@@ -58,31 +69,30 @@ class AnswerReader:
                     _check_shown(each, shown[row])
                 except ValueError as error:
                     wrong.append((each.line, str(error)))
-        self._tell(path.name, sorted(wrong), found, twice)
         self.new = [each for each in self.new if (each.row, each.annotator) not in twice]
         nothing = object()
-        self.new += [
-            Read(row, value, name, path.name)
+        new = [
+            Read(row, value, name, file)
             for (row, name), value in found.items()
-            if (row, name) not in twice and self._known.get((row, name), nothing) != value
+            if (row, name) not in twice
+            and value != (now.get((row, name), nothing) if corrects else self._said.get((row, name, file), nothing))
         ]
+        self.new += new
+        self._tell(path.name, sorted(wrong))
+        kept = {(each.row, each.annotator) for each in self._answers if each.file == file} - set(found)
+        if kept:
+            self.notes.append(
+                f'{path.name}: {len(kept)} answers that were read before are empty now and are kept; "?" withdraws one'
+            )
+        changed = sum(now.get((each.row, each.annotator), each.value) != each.value for each in new)
+        if changed:
+            self.notes.append(f"{path.name}: {changed} answers were changed")
         return listed
 
-    def _tell(
-        self, file: str, wrong: list[tuple[int, str]], found: dict[tuple[int, str], Value], twice: set[tuple[int, str]]
-    ) -> None:
+    def _tell(self, file: str, wrong: list[tuple[int, str]]) -> None:
         self.problems += [f"{file}, line {line}: {text}" for line, text in wrong[:TOLD]]
         if len(wrong) > TOLD:
             self.problems.append(f"{file}: {len(wrong) - TOLD} more lines like these")
-        gone = sum(1 for each in self._answers if each.file == file and (each.row, each.annotator) not in found)
-        if gone:
-            self.notes.append(
-                f'{file}: {gone} answers that were read before are empty now and are kept; "?" withdraws one'
-            )
-        known = self._known
-        changed = [key for key, value in found.items() if key in known and known[key] != value and key not in twice]
-        if changed:
-            self.notes.append(f"{file}: {len(changed)} answers were changed")
 
 
 def _check_shown(said: Said, line: Line, consequence: str = "") -> None:

@@ -70,7 +70,7 @@ class Project:
             if more or not any(left for stem, (left, _) in open_rows.items() if stem.startswith(CHOSEN)):
                 written += self._write_next(notes)
             self._write_labels(notes)
-            return Progress(len(reader.new), written, self._open_rows(), notes, reader.problems)
+            return Progress(reader.changed, written, self._open_rows(), notes, reader.problems)
 
     def _replay(self) -> None:
         """Give the labels what is known: labels in the input, check rows, and the answers read so far."""
@@ -99,7 +99,7 @@ class Project:
                 rows = rows if is_whole else set(each.rows)  # an export may lack the rows without an answer
                 self.lines[each.file] = self.lines.get(each.file, set()) | rows
         if extra is not None:
-            reader.read(extra, "", {row for each in self.folder.rounds for row in each.rows})
+            reader.read(extra, "", {row for each in self.folder.rounds for row in each.rows}, corrects=True)
         self.folder.add_answers(reader.new)
         for read in reader.new:
             self.labels.add(self.inner([read.row]), [read.value], read.annotator)
