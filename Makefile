@@ -63,7 +63,7 @@ bench: .venv/.benched
 # The site, in site/, with the tutorials run. A broken link, a page without a place, a name that does not exist or a
 # cell that fails is an error. With --quiet, mkdocs would not count its warnings.
 docs: .venv/.documented
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	OMP_WAIT_POLICY=passive NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # The distribution, checked: its metadata, and the code of the first page with the wheel in a fresh environment.
 dist: .venv/.released

@@ -1,5 +1,6 @@
 """Hypothesis strategies: pools on a dyadic grid, where float arithmetic is exact, and pools of arbitrary floats."""
 
+import os
 import signal
 import sys
 from functools import partial
@@ -16,6 +17,8 @@ from smdl.engine import compile_notice
 torch.set_num_threads(1)  # pytest-xdist has one worker per core
 # A shell starts what runs in the background with Ctrl-C ignored, and programs that the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Threads of the processes that tests start sleep while they wait: spinning ones take the cores from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # The first test that needs a loop compiles it: on a busy machine that line would stand among the messages of any test.
 compile_notice.PATIENCE = 1e6
 
