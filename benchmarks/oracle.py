@@ -14,7 +14,6 @@ from smdl.common.progress import Display
 from smdl.experiments.experiment import run_plan
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect, write
-from smdl.loading.candidates.observed import Observed
 from smdl.loading.methods import METHODS
 from smdl.report.summaries import markdown
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, to_dict
@@ -31,7 +30,7 @@ SETTINGS = {
 }
 
 #: `recommended` for a test set in which all classes are alike, as a method: --methods uniform,oracle:for_balanced_test
-for_balanced_test = METHODS["recommended"].changed(candidates=Observed(3, test_set="balanced"))
+for_balanced_test = METHODS["recommended"].changed(options={"test_set": "balanced"})
 
 
 def gtsrb(config: DataConfig) -> tuple[InMemory, InMemory]:

@@ -102,7 +102,7 @@ def main() -> None:
     console.print(f"{pool}\n")
     objectives = {
         "the paper's objective": smdl.Objective.paper(),
-        "facility location over last-layer gradients": smdl.Objective.recommended(),
+        "facility location over last-layer gradients": smdl.Objective.gradients(),
     }
     batches = {}
     with console.status("compiling the loops (only the first time)"):

@@ -55,7 +55,7 @@ def pool_on(device):
     )
 
 
-@pytest.mark.parametrize("term", [*SET_TERMS, *UNIT_TERMS, *MODULAR_TERMS, "paper", "recommended", "labels"])
+@pytest.mark.parametrize("term", [*SET_TERMS, *UNIT_TERMS, *MODULAR_TERMS, "paper", "gradients", "labels"])
 def test_a_device_chooses_what_the_cpu_chooses(device, term):
     chosen, expected = smdl.select(pool_on(device), term, size=5), smdl.select(pool_on("cpu"), term, size=5)
     assert chosen.indices.tolist() == expected.indices.tolist()
@@ -152,13 +152,13 @@ def test_batches_of_a_loader_that_are_on_the_device_are_selected_from(device):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("method", "balance"), [("recommended", "classes"), ("uniform", "errors")])
+@pytest.mark.parametrize(("method", "balance"), [("observed", "classes"), ("uniform", "errors")])
 def test_the_last_layer_is_fitted_again_on_the_device(device, method, balance):
     model, data = Small().to(device), Tuples(30)
     loader = smdl.DataLoader(data, model, 10, method=method)
     train(loader, model, device)
     before = model.head.weight.detach().clone()
-    source = loader if method == "recommended" else iter([(data.x.to(device), data.y.to(device))])
+    source = loader if method == "observed" else iter([(data.x.to(device), data.y.to(device))])
     smdl.refit_head(model, source, balance)
     assert model.head.weight.device.type == device.type
     assert not torch.equal(before, model.head.weight)

@@ -115,10 +115,12 @@ CASES: dict[str, dict[str, Any]] = {
     "divbs_sampled": {"method": "divbs", "options": {"sampled": True}},
     "rho_loss": {"method": "rho_loss", "options": {"holdout_epochs": 1}, "candidates": smdl.RandomPool(3)},
     "fresh": {"method": "fresh"},
-    "recommended": {"candidates": smdl.Observed(lag=3)},
+    "recommended": {"method": "recommended"},
+    "recommended_balanced": {"method": "recommended", "options": {"test_set": "balanced"}},
+    "observed": {"candidates": smdl.Observed(lag=3)},
     "rescored": {"candidates": smdl.Observed(3, lag=1, rescore=0.5)},
     "sketched": {"candidates": smdl.Observed(2, lag=2, sketch=3)},
-    "recommended_full": {"candidates": smdl.Full(3)},
+    "observed_full": {"candidates": smdl.Full(3)},
     "paper": {"method": "paper"},
     "paper_released": {"method": "paper_released", "options": {"partitions": 2, "log_epsilon": 3}},
     "paper_pool": {"method": "paper", "candidates": smdl.RandomPool(2.5)},
@@ -127,7 +129,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class Recorder(Submodular):
-    """The recommended strategy; keeps what it was given and what it chose."""
+    """The strategy of `observed`; keeps what it was given and what it chose."""
 
     pool: Pool
     seed: int
@@ -184,7 +186,7 @@ def epoch_of(loader: smdl.DataLoader) -> list[list[int]]:
 
 def forwarded(loader: smdl.DataLoader, batch: Any) -> None:
     """Do what the loader expects between two batches: a training forward, or losses by hand."""
-    if loader.strategy.needs_errors:
+    if loader.strategy.needs_errors or loader.strategy.needs_label_evidence:
         loader.observe(logits=torch.linspace(1, 2, CLASSES * len(numbers_of(loader))).reshape(-1, CLASSES))
     elif loader.strategy.needs_losses:
         loader.observe(torch.linspace(1, 2, len(numbers_of(loader))))

@@ -47,7 +47,7 @@ def test_all_similarities_over_gradients_are_those_of_the_pairs(n, classes):
     rng = np.random.default_rng(n)
     features, labels = rng.normal(size=(n, 7)).astype(np.float32), rng.integers(0, classes, n)
     pool = smdl.Pool(features, rng.dirichlet(np.ones(classes), n), labels)
-    points = smdl.Objective.recommended().on(pool).geometry.points
+    points = smdl.Objective.gradients().on(pool).geometry.points
     wanted = 1 - all_pairs(points) / points.bound
     np.testing.assert_allclose(similarity_matrix(points), wanted, atol=2e-7)
     assert (similarity_matrix(points) == similarity_matrix(points).T).all()

@@ -39,7 +39,7 @@ def test_gradients_that_are_equal_although_their_factors_differ_are_at_distance_
     row = torch.rand(64, generator=torch.Generator().manual_seed(seed)) + 0.1
     pool = smdl.Pool(torch.stack([row, row / 2]), [[0.75, 0.25], [0.5, 0.5]], [0, 0], bias=False)
     assert smdl.select(pool, smdl.Objective(redundancy=1.0, space="gradients"), 2).gains[1] < 1e-6
-    similarities = smdl.Objective.recommended().on(pool).geometry.similarities
+    similarities = smdl.Objective.gradients().on(pool).geometry.similarities
     assert similarities is not None
     assert similarities[0, 1] > 1 - 1e-6
 

@@ -66,7 +66,7 @@ def test_presets():
         "redundancy": 0.1,
     }
     assert as_objective("paper_subset") == smdl.Objective.paper_subset()
-    assert as_objective("recommended") == smdl.Objective(facility_location=1.0, space="gradients")
+    assert as_objective("gradients") == smdl.Objective(facility_location=1.0, space="gradients")
     with pytest.raises(ValueError, match="unknown objective 'papr'; did you mean 'paper'"):
         as_objective("papr")
 
@@ -112,7 +112,7 @@ def test_an_objective_is_changed_in_a_copy():
     paper = smdl.Objective.paper()
     assert paper.changed(distance="cosine") == smdl.Objective.paper(distance="cosine")
     assert paper.changed(redundancy=0.3, sigma=2.0) == smdl.Objective(redundancy=0.3, sigma=2.0)
-    assert smdl.Objective.recommended().changed(uncertainty=1.0) == smdl.Objective(uncertainty=1.0)
+    assert smdl.Objective.gradients().changed(uncertainty=1.0) == smdl.Objective(uncertainty=1.0)
     assert paper == smdl.Objective.paper()
 
 

@@ -148,7 +148,7 @@ def test_bad_queries_and_similarities_are_refused():
         ):
             verb(FEATURES, "redundancy", 1, away_from=CENTRES)
         with pytest.raises(ValueError, match='query needs space="features"'):
-            verb(smdl.Pool(FEATURES, errors=FEATURES), "recommended", 1, query=CENTRES)
+            verb(smdl.Pool(FEATURES, errors=FEATURES), "gradients", 1, query=CENTRES)
         with pytest.raises(ValueError, match="query needs features, and this pool has similarities alone"):
             verb(smdl.Pool.from_similarities(np.eye(3)), LOCATION, 1, query=np.ones((1, 1)))
     with pytest.raises(ValueError, match=r"similarities must have shape \(N, N\), got \(2, 3\)"):

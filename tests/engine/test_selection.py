@@ -24,7 +24,7 @@ def clustered(n: int = 400, d: int = 16) -> smdl.Pool:
 
 ALL = [
     smdl.Objective.paper(),
-    smdl.Objective.recommended(),
+    smdl.Objective.gradients(),
     smdl.Objective(feature_coverage=1.0),
     smdl.Objective(facility_location=1.0, neighbours=9),
     smdl.Objective(log_determinant=0.5, class_balance=0.5, redundancy=0.2),
@@ -186,7 +186,7 @@ def test_a_preset_comes_by_name():
     pool = smdl.Pool(
         rng.random((40, 6)), rng.dirichlet(np.ones(3), 40), rng.integers(0, 3, 40), reference=rng.random((40, 2))
     )
-    for name in ("paper", "paper_subset", "recommended"):
+    for name in ("paper", "paper_subset", "gradients"):
         wanted = smdl.select(pool, getattr(smdl.Objective, name)(), 5)
         assert smdl.select(pool, name, 5).indices.tolist() == wanted.indices.tolist()
 
@@ -199,7 +199,7 @@ def test_features_are_enough_and_the_default_is_the_same_everywhere():
     assert smdl.explain(features, size=5).objective == smdl.Objective(facility_location=1.0)
     assert SelectRequest.objective == "facility_location", "the command's"
     with pytest.raises(ValueError, match='space="gradients" needs probabilities'):
-        smdl.select(features, "recommended", 5)
+        smdl.select(features, "gradients", 5)
 
 
 def test_a_term_that_hardly_counts_is_named_with_a_weight_that_would_balance_it():

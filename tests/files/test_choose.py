@@ -240,9 +240,9 @@ def test_rows_that_are_not_finite_are_left_out_by_a_flag(partitions):
 def test_labels_and_probabilities_reach_the_objective(rows):
     labels, probabilities = np.arange(300) % 3, np.full((300, 3), 0.1) + 0.7 * np.eye(3)[np.arange(300) // 7 % 3]
     np.savez("all.npz", features=rows, y=labels, names=np.array(["a", "b", "c"])[labels], p=probabilities)
-    expected = smdl.select(smdl.Pool(rows, probabilities, labels), "recommended", 10, seed=(0, 0, 0)).indices.tolist()
+    expected = smdl.select(smdl.Pool(rows, probabilities, labels), "gradients", 10, seed=(0, 0, 0)).indices.tolist()
     for column in ("y", "names"):
-        options = {"inputs": ("all.npz",), "objective": "recommended", "labels": column, "probabilities": "p"}
+        options = {"inputs": ("all.npz",), "objective": "gradients", "labels": column, "probabilities": "p"}
         assert chosen(f"{column}.npy", **options) == expected
 
 

@@ -307,7 +307,7 @@ def test_bad_arguments_are_refused_before_anything_is_written(tmp_path, options,
 
 
 def test_make_loader_takes_options_of_the_loader_but_not_those_of_the_comparison():
-    make_loader = LoaderFactory(dataset(), "recommended", 20, 0, 6)
+    make_loader = LoaderFactory(dataset(), "observed", 20, 0, 6)
     with pytest.raises(ValueError, match=r"`batch_size` cannot be set in make_loader: smdl\.compare sets it"):
         make_loader(nn.Linear(4, 2), batch_size=3)
     loader = make_loader(nn.Linear(4, 2), drop_last=True, scoring_dataset=dataset())

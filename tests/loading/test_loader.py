@@ -184,7 +184,7 @@ def test_every_pool_is_scored_with_the_weights_of_its_own_step(workers):
             features = strategy.pool.features[strategy.chosen]
             torch.testing.assert_close(features, scored(model, data, rows).features)
             stale += not torch.allclose(features, scored(before, data, rows).features, rtol=1e-3)
-            again = smdl.select(strategy.pool, smdl.Objective.recommended(), len(rows), seed=strategy.seed)
+            again = smdl.select(strategy.pool, smdl.Objective.gradients(), len(rows), seed=strategy.seed)
             assert again.indices.tolist() == strategy.chosen.tolist()
         assert next(iterator, None) is None
     assert stale == 16, "the weights of the step before would show"
@@ -202,7 +202,7 @@ def test_every_window_is_selected_with_the_weights_of_its_refresh(workers):
         next(iterator)
         assert torch.equal(strategy.pool.features, pool.features)
         rows = numbers_of(loader)
-        chosen = smdl.select(pool, "recommended", len(rows), exclude=taken)  # lazy greedy: its seed breaks ties alone
+        chosen = smdl.select(pool, "gradients", len(rows), exclude=taken)  # lazy greedy: its seed breaks ties alone
         assert rows.tolist() == chosen.indices.tolist()
         taken = np.append(taken, rows)
 

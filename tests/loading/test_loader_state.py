@@ -53,7 +53,7 @@ def test_an_epoch_is_known_by_its_number(case):
     assert epoch_of(make(case, Tuples(30), Net(), seed=1)) != one or not chance
 
 
-@pytest.mark.parametrize("case", ["fresh", "recommended_full", "uniform"])
+@pytest.mark.parametrize("case", ["fresh", "observed_full", "uniform"])
 def test_an_epoch_broken_off_is_not_begun_again(case):
     loader, twin = make(case, Tuples(30), Net()), make(case, Tuples(30), Net())
     for step, _ in enumerate(loader):
@@ -113,9 +113,9 @@ def test_resume_in_another_process(tmp_path):
 
 
 def test_the_epoch_of_a_loaded_state_goes_on_under_its_number():
-    loader, model, optimizer = begun("recommended_full")
+    loader, model, optimizer = begun("observed_full")
     train(loader, model, optimizer, 12)
-    resumed = begun("recommended_full")[0]
+    resumed = begun("observed_full")[0]
     for epoch, left in ((1, 4), (2, 8), (0, 8)):
         resumed.load_state_dict(loader.state_dict())
         resumed.set_epoch(epoch)
@@ -180,7 +180,7 @@ class Augmented(Tuples):
         return x + torch.rand(()) + random.random() + np.random.rand(), y  # noqa: NPY002
 
 
-@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full"])
+@pytest.mark.parametrize("case", ["fresh", "observed", "observed_full"])
 def test_augmentation_in_workers_is_the_same_with_any_number_of_them_and_after_a_resume(case):
     data, runs, state = Augmented(30), [], {}
     for workers in (1, 2):
@@ -230,19 +230,19 @@ def spoiled(case: str, change) -> tuple[smdl.DataLoader, dict]:
 @pytest.mark.parametrize(
     ("case", "change", "message"),
     [
-        ("recommended", lambda s: s.pop("epoch"), "epoch missing"),
-        ("recommended", lambda s: s.update(more=1), "more not known"),
-        ("recommended", lambda s: s["run"].pop("seed"), "the state's run .* seed missing"),
-        ("recommended", lambda s: s.update(step=-1), "the state: step must be a whole number ≥ 0, got -1"),
-        ("recommended_full", lambda s: s["candidates"].pop("used"), "used missing"),
-        ("recommended_full", lambda s: s["candidates"].update(used=torch.zeros(29, dtype=torch.bool)), "30 flags"),
+        ("observed", lambda s: s.pop("epoch"), "epoch missing"),
+        ("observed", lambda s: s.update(more=1), "more not known"),
+        ("observed", lambda s: s["run"].pop("seed"), "the state's run .* seed missing"),
+        ("observed", lambda s: s.update(step=-1), "the state: step must be a whole number ≥ 0, got -1"),
+        ("observed_full", lambda s: s["candidates"].pop("used"), "used missing"),
+        ("observed_full", lambda s: s["candidates"].update(used=torch.zeros(29, dtype=torch.bool)), "30 flags"),
         (
-            "recommended_full",
+            "observed_full",
             lambda s: s["candidates"].update(used=torch.zeros(30)),
             "must be 30 flags, got float32",
         ),
-        ("recommended_full", lambda s: s["candidates"]["window"][0]["indices"].fill_(30), r"indices in 0..29"),
-        ("recommended_full", lambda s: s["candidates"]["window"][0].pop("gains"), "a planned batch .* gains missing"),
+        ("observed_full", lambda s: s["candidates"]["window"][0]["indices"].fill_(30), r"indices in 0..29"),
+        ("observed_full", lambda s: s["candidates"]["window"][0].pop("gains"), "a planned batch .* gains missing"),
         (
             "loss",
             lambda s: s["strategy"].update(losses=torch.zeros(3)),

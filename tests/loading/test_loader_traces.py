@@ -81,7 +81,7 @@ def test_training_is_bit_by_bit_that_of_a_plain_loader_with_the_same_batches(cas
 
 
 @pytest.mark.parametrize("end", ["epoch", "break", "error"])
-@pytest.mark.parametrize("case", ["fresh", "recommended", "paper", "loss_recomputed"])
+@pytest.mark.parametrize("case", ["fresh", "observed", "paper", "loss_recomputed"])
 def test_no_hook_stays_on_the_model(case, end):
     model = Net()
     try:
@@ -126,7 +126,7 @@ def test_warming_up_changes_nothing(case):
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "broken off"])
-@pytest.mark.parametrize("case", ["uniform", "fresh", "recommended", "recommended_full", "loss"])
+@pytest.mark.parametrize("case", ["uniform", "fresh", "observed", "observed_full", "loss"])
 def test_a_loader_let_go_of_is_gone_at_once(case, ended):
     """A cycle would leave it, and its workers, to the garbage collector, where torch takes five seconds a worker."""
     loader = make(case, Tuples(30), Net())

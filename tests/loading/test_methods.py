@@ -38,12 +38,12 @@ def test_python_and_the_command_line_build_the_same_method(name):
             {"objective": {"distance": "cosine"}, "candidates": {"every": 10}},
         ),
         (
-            "recommended",
+            "observed",
             {"objective": smdl.Objective(uncertainty=0.5, redundancy=0.5)},
             {"objective": {"uncertainty": 0.5, "redundancy": 0.5}},
         ),
         (
-            "recommended",
+            "observed",
             {"candidates": smdl.Full(3, replacement=True), "options": {"optimizer": "stochastic"}},
             {
                 "candidates": {"kind": "full", "every": 3, "replacement": True},
@@ -51,7 +51,7 @@ def test_python_and_the_command_line_build_the_same_method(name):
             },
         ),
         ("fresh", {"candidates": smdl.RandomPool(5)}, {"candidates": {"factor": 5}}),
-        ("recommended", {"candidates": smdl.Observed(5)}, {"candidates": {"factor": 5}}),
+        ("observed", {"candidates": smdl.Observed(5)}, {"candidates": {"factor": 5}}),
         ("loss", {"options": {"pressure": 7.0}}, {"options": {"pressure": 7.0}}),
     ],
 )
@@ -165,13 +165,13 @@ def test_every_term_and_option_of_an_objective_is_taken_by_the_config():
     for name, value in (("distance", "cosine"), ("sigma", 2.0), ("space", "gradients"), ("normalize", "candidates"),
                         ("concave", "log"), ("kernel", "cosine"), ("noise", 2.0), ("neighbours", 3)):  # fmt: skip
         objective = make_method(TrainConfig(objective={name: value})).objective
-        assert objective == smdl.Objective.recommended(**{name: value})
+        assert objective == smdl.Objective.gradients(**{name: value})
 
 
 def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
     with pytest.raises(ValueError, match="did you mean 'redundancy'"):
         make_method(TrainConfig(objective={"redundency": 1.0}))
-    assert make_method(TrainConfig(objective={"redundancy": None})).objective == smdl.Objective.recommended()
+    assert make_method(TrainConfig(objective={"redundancy": None})).objective == smdl.Objective.gradients()
 
 
 def test_candidates_of_the_config_are_the_public_ones():

@@ -36,7 +36,7 @@ def test_three_batches_are_joined_and_a_third_of_them_selected_with_the_weights_
     for step, (x, y) in zip(range(3), filtered, strict=True):
         low, high = 18 * step, min(42, 18 * step + 18)
         pool = scored(model, DATA.x[low:high], DATA.y[low:high])
-        wanted = smdl.select(pool, smdl.Objective.recommended(), (high - low) // 3, seed=strategy.seed)
+        wanted = smdl.select(pool, smdl.Objective.gradients(), (high - low) // 3, seed=strategy.seed)
         assert numbers_of(filtered).tolist() == wanted.indices.tolist()
         assert rows_of(x) == (wanted.indices + low).tolist()
         assert torch.equal(y, DATA.y[rows_of(x)])
@@ -50,7 +50,7 @@ def test_three_batches_are_joined_and_a_third_of_them_selected_with_the_weights_
     count=st.integers(0, 9),
     size=st.integers(1, 5),
     parts=st.integers(1, 7),
-    method=st.sampled_from(["uniform", "recommended"]),
+    method=st.sampled_from(["uniform", "observed"]),
 )
 def test_the_length_and_the_sizes_are_right(count, size, parts, method):
     source = list(batches(size))[:count]

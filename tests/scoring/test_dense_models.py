@@ -11,14 +11,14 @@ import smdl
 TOKENS = torch.randint(20, (40, 8), generator=torch.Generator().manual_seed(0))
 LOSS = "loss=, a callable"
 POOLING = 'pooling="mean"'
-OBJECTIVE = "objective=smdl.Objective.recommended"
+OBJECTIVE = "objective=smdl.Objective.gradients"
 
 
 def token_loss(outputs, targets):
     return F.cross_entropy(outputs.mT, targets, reduction="none").mean(dim=1)
 
 
-@pytest.mark.parametrize("method", ["recommended", "fresh"])
+@pytest.mark.parametrize("method", ["observed", "fresh"])
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
@@ -39,7 +39,7 @@ def test_one_error_lists_all_that_is_missing(method, given, missing):
 def test_what_the_error_lists_is_enough():
     model = nn.Sequential(nn.Embedding(20, 6), nn.Linear(6, 20))
     scoring = smdl.Scoring(loss=token_loss, pooling="mean")
-    objective = smdl.Objective.recommended(space="features")
+    objective = smdl.Objective.gradients(space="features")
     loader = smdl.DataLoader(TensorDataset(TOKENS, TOKENS), model, 4, objective=objective, scoring=scoring)
     for tokens, _ in loader:
         model(tokens)

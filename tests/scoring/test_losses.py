@@ -163,4 +163,4 @@ def test_correlation_needs_errors_that_sum_to_zero():
     pool = smdl.Pool(FEATURES, errors=NUMBERS)
     with pytest.raises(ValueError, match=r'distance="correlation" in space="gradients".*use distance="cosine"'):
         smdl.select(pool, smdl.Objective(redundancy=1.0, space="gradients", distance="correlation"), 3)
-    assert len(smdl.select(pool, smdl.Objective.recommended(), 3).indices) == 3
+    assert len(smdl.select(pool, smdl.Objective.gradients(), 3).indices) == 3

@@ -31,8 +31,8 @@ OTHER = torch.randn(N, WIDTH, generator=GENERATOR)
 NUMBERS = torch.randn(N, 2, generator=GENERATOR)
 SEVERAL = torch.randint(0, 2, (N, CLASSES), generator=GENERATOR)
 TOKENS = torch.randint(1, 20, (N, 7), generator=GENERATOR)
-IN_FEATURES = smdl.Objective.recommended(space="features")
-SOURCES = {"recommended": {"candidates": smdl.Observed(start=1)}, "fresh": {"candidates": smdl.RandomPool()}}
+IN_FEATURES = smdl.Objective.gradients(space="features")
+SOURCES = {"observed": {"candidates": smdl.Observed(start=1)}, "fresh": {"candidates": smdl.RandomPool()}}
 SOURCES["full"] = {"candidates": smdl.Full(2)}
 
 
@@ -102,7 +102,7 @@ def trained(loader: Any, model: nn.Module, step: Callable[[Any], Tensor], epochs
 
 def trained_by_hand(data, model, features, step, source, objective=IN_FEATURES):
     """Train like `trained`, with features that the test computes: no module is tapped, nothing is pooled."""
-    by_hand = source == "recommended"
+    by_hand = source == "observed"
     candidates = smdl.Observed(start=1, observe="manual") if by_hand else SOURCES[source]["candidates"]
     callables = {} if by_hand else {"features": lambda _, batch: features(batch)}
     loader = smdl.DataLoader(
@@ -199,13 +199,13 @@ def test_every_loss_works_with_every_source(case, source):
     options = {"method": "loss", "epochs": 3} if source == "loss" else SOURCES[source]
     loader = smdl.DataLoader(data, model, BATCH, scoring=smdl.Scoring(loss=loss), **options)
     trained(loader, model, lambda batch: train_loss(model(batch[0]), batch[1]), epochs=3)
-    assert loader.forwards == {"recommended": 0, "loss": 0}.get(source, loader.forwards)
+    assert loader.forwards == {"observed": 0, "loss": 0}.get(source, loader.forwards)
 
 
 @pytest.mark.parametrize("case", LOSSES)
 def test_errors_from_kept_features_are_those_of_the_head_now(case):
     outputs, targets, loss, _, answer = LOSSES[case]
-    model, strategy = Body(outputs, answer), Recorder(smdl.Objective.recommended())
+    model, strategy = Body(outputs, answer), Recorder(smdl.Objective.gradients())
     data, source = TensorDataset(DATA.x, targets), smdl.Observed(dtype="float32")
     loader = smdl.DataLoader(data, model, BATCH, method=strategy, candidates=source, scoring=smdl.Scoring(loss=loss))
     for _ in range(2):
@@ -483,7 +483,7 @@ def test_an_auxiliary_head_that_runs_last_is_not_tapped():
     assert torch.equal(Scorer(model)((DATA.x, DATA.y)).features, model.body(DATA.x))
 
 
-@pytest.mark.parametrize("method", ["recommended", "fresh", "loss"])
+@pytest.mark.parametrize("method", ["observed", "fresh", "loss"])
 def test_a_model_that_returns_probabilities_is_refused(method):
     model = Body(answer=lambda z: z.softmax(1))
     loader = smdl.DataLoader(DATA, model, BATCH, method=method, epochs=3, scoring=smdl.Scoring(features="head"))
@@ -546,7 +546,7 @@ def test_inputs_of_another_type_than_the_model(dtype, source):
     assert torch.allclose(wide.features, Scorer(Body())((DATA.x, DATA.y)).features)
 
 
-@pytest.mark.parametrize("method", ["recommended", "fresh", "loss"])
+@pytest.mark.parametrize("method", ["observed", "fresh", "loss"])
 def test_a_copy_that_is_not_trained_is_noticed_once(method):
     model = Net()
     loader = smdl.DataLoader(DATA, copy.deepcopy(model), BATCH, method=method, epochs=5)
@@ -613,7 +613,7 @@ def test_a_stream_notices_a_copy_too():
 
 def test_an_average_of_the_model_may_choose():
     """An EMA copy is passed to the loader on purpose; it changes as it is updated, so there is no warning."""
-    model, strategy = Net(), Recorder(smdl.Objective.recommended())
+    model, strategy = Net(), Recorder(smdl.Objective.gradients())
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
     loader = smdl.DataLoader(DATA, average, BATCH, method=strategy, candidates=smdl.RandomPool(3))
     optimizer = sgd(model)
@@ -635,7 +635,7 @@ def test_an_average_of_the_model_may_choose():
 
 def test_a_copy_for_scoring_sees_what_is_copied_to_it():
     """Such as a copy on another device: the user copies the weights when they should count."""
-    model, strategy = Net(), Recorder(smdl.Objective.recommended())
+    model, strategy = Net(), Recorder(smdl.Objective.gradients())
     scored = copy.deepcopy(model)
     loader = smdl.DataLoader(DATA, scored, BATCH, method=strategy, candidates=smdl.RandomPool(3))
     step = lambda batch: F.cross_entropy(model(batch[0]), batch[1])  # noqa: E731

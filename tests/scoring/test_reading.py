@@ -173,7 +173,7 @@ def test_the_error_of_a_killed_worker_says_what_to_do():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full", "paper", "loss", "uniform"])
+@pytest.mark.parametrize("case", ["fresh", "observed", "observed_full", "paper", "loss", "uniform"])
 def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers):
     marker = tmp_path / "killed"
     loader = make(case, Fragile(30, marker), Net(), num_workers=workers)
@@ -190,7 +190,7 @@ def test_a_loader_works_again_after_a_worker_was_killed(tmp_path, case, workers)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("case", ["fresh", "recommended", "recommended_full", "uniform_full", "loss"])
+@pytest.mark.parametrize("case", ["fresh", "observed", "observed_full", "uniform_full", "loss"])
 @pytest.mark.parametrize("act", ["iterate", "set_epoch", "load_state_dict", "warm_up", "raise"])
 def test_an_iteration_never_continues_with_the_batches_of_another(case, workers, act):
     loader, twin = (make(case, Tuples(30), Net(), num_workers=count) for count in (workers, 0))

@@ -276,7 +276,7 @@ def test_the_pool_holds_all_that_an_objective_may_need():
     pool = scorer.pool(scorer(BATCH), reference)
     assert pool.losses is not None
     smdl.select(pool, smdl.Objective.paper(), 3)
-    smdl.select(pool, smdl.Objective.recommended(), 3)
+    smdl.select(pool, smdl.Objective.gradients(), 3)
 
 
 def test_another_model_of_the_same_form_is_scored_the_same_way():

@@ -73,7 +73,7 @@ def test_losses_are_those_of_the_logits_that_forward_takes(method, options, monk
 
 @pytest.mark.parametrize(("model", "options"), [(Pair(), {"forward": second}), (Transformer(), {})])
 def test_a_training_forward_that_returns_a_tuple_is_observed(model, options):
-    loader = load(model, "recommended", **options)
+    loader = load(model, "observed", **options)
     for inputs, labels in loader:
         model(inputs, labels) if isinstance(model, Transformer) else model(inputs)
     cache = loader.candidates.state_dict()["cache"]
@@ -101,7 +101,7 @@ def train(loader, epochs=2, after_epoch=lambda _: None):
         after_epoch(epoch)
 
 
-@pytest.mark.parametrize("method", ["recommended", "fresh", "loss"])
+@pytest.mark.parametrize("method", ["observed", "fresh", "loss"])
 def test_outputs_that_are_much_wider_than_the_labels_are_named_once(method):
     wanted = r"32 outputs per sample, and the labels of an epoch are 0..2. .*forward="
     with pytest.warns(UserWarning, match=wanted) as told:
@@ -109,7 +109,7 @@ def test_outputs_that_are_much_wider_than_the_labels_are_named_once(method):
     assert sum("32 outputs" in str(one.message) for one in told) == 1
 
 
-@pytest.mark.parametrize("method", ["recommended", "fresh"])
+@pytest.mark.parametrize("method", ["observed", "fresh"])
 def test_a_label_beyond_the_outputs_is_named_whenever_it_comes(method):
     """The first rows do not show it."""
     labels = torch.arange(60) % 3

@@ -52,7 +52,7 @@ RUNS = {
     "uniform": replace(SMALL, method="uniform"),
     "loss": replace(SMALL, method="loss"),
     "loss with recompute": replace(SMALL, method="loss", options={"recompute": True}),
-    "recommended": SMALL,
+    "observed": SMALL,
     "fresh": replace(SMALL, method="fresh"),
     "paper": replace(SMALL, method="paper"),
     "paper in pools": replace(SMALL, method="paper", candidates={"kind": "random_pool", "factor": 2.5}),
@@ -135,10 +135,9 @@ def test_every_method_gives_the_promised_batches_and_learns(name, tmp_path):
 
 def test_the_extra_forward_passes_are_counted(tmp_path):
     forwards = {
-        name: loop.train(RUNS[name], tmp_path / name)["forwards"]
-        for name in ("uniform", "recommended", "fresh", "paper")
+        name: loop.train(RUNS[name], tmp_path / name)["forwards"] for name in ("uniform", "observed", "fresh", "paper")
     }
-    assert forwards["uniform"] == forwards["recommended"] == 0
+    assert forwards["uniform"] == forwards["observed"] == 0
     assert forwards["fresh"] == 3 * 3 * 130, "three times the batch at every step"
     assert forwards["paper"] == 3 * 2 * 130, "all of V at steps 0 and 5 of the seven of an epoch"
 
@@ -158,7 +157,7 @@ def test_training_leaves_the_callers_random_numbers_and_signals_alone(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["recommended", "paper"])
+@pytest.mark.parametrize("method", ["observed", "paper"])
 def test_a_run_killed_mid_epoch_resumes_to_identical_weights(method, tmp_path):
     """SIGKILL: no handler, no goodbye."""
     config = replace(
@@ -301,7 +300,7 @@ def test_a_finished_run_a_foreign_folder_and_a_damaged_checkpoint_are_not_resume
     assert same(weights(tmp_path / "run"), before)
 
 
-@pytest.mark.parametrize("method", ["uniform", "recommended"])
+@pytest.mark.parametrize("method", ["uniform", "observed"])
 def test_a_loss_that_is_no_number_stops_the_run_with_the_step_the_rate_and_the_checkpoint(method, tmp_path):
     config = replace(SMALL, method=method, optimizer=OptimizerConfig(lr=1e38), schedule=ScheduleConfig())
     with pytest.raises(loop.DivergedError, match=r"at step \d+ .*learning rate 1e\+38.*checkpoint"):
@@ -502,7 +501,7 @@ def place_of(state, path):
     return state, int(last) if last.isdigit() else last
 
 
-@pytest.mark.parametrize("method", ["recommended", "paper"])
+@pytest.mark.parametrize("method", ["observed", "paper"])
 def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path, method):
     config = replace(SMALL, method=method)
     with pytest.raises(loop.Interrupted):

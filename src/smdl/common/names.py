@@ -27,6 +27,7 @@ MethodName = Literal[
     "paper_distance",
     "paper_released",
     "recommended",
+    "observed",
     "fresh",
 ]
 Normalisation = Literal["pool", "candidates"]
@@ -34,7 +35,7 @@ ObjectiveName = Literal[
     "labels",
     "paper",
     "paper_subset",
-    "recommended",
+    "gradients",
     "uncertainty",
     "mean_closeness",
     "mean_distance",

@@ -109,7 +109,7 @@ class Objective:
         return cls(uncertainty=0.25, redundancy=0.25, mean_closeness=0.4, feature_match=0.1, **options)
 
     @classmethod
-    def recommended(cls, **options: Any) -> "Objective":
+    def gradients(cls, **options: Any) -> "Objective":
         """Facility location over last-layer gradients."""
         return cls(**{"facility_location": 1.0, "space": "gradients", **options})
 
@@ -207,7 +207,7 @@ PRESETS: dict[str, Callable[..., Objective]] = {
     "labels": Objective.labels,
     "paper": Objective.paper,
     "paper_subset": Objective.paper_subset,
-    "recommended": Objective.recommended,
+    "gradients": Objective.gradients,
 }
 
 

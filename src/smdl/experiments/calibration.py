@@ -138,7 +138,7 @@ class ConfigSide(TimedSide):
         started = time.perf_counter()
         self.run = TrainingRun(config, display, splits)
         self.setup = time.perf_counter() - started
-        self.noisy, self.refit = config.data.label_noise > 0, config.refit
+        self.refit = config.refit
         if self.run.loader.strategy.needs_reference:  # where it could not be cached, the set-up is an upper bound
             self.reference_seconds = reference_seconds(config, self.run.splits) or self.setup
         self.begin(self.run.loader, least)
@@ -157,10 +157,6 @@ class ConfigSide(TimedSide):
     def turn(self) -> dict[str, float]:
         with torch.random.fork_rng(), threads(self.run.config.threads):
             return super().turn()
-
-    def epoch_seconds(self) -> float:
-        with threads(self.run.config.threads):
-            return super().epoch_seconds()
 
     def refit_seconds(self) -> float:
         with threads(self.run.config.threads):
@@ -191,11 +187,9 @@ def _total(turn: dict[str, float]) -> float:
 
 
 def _summary(name: str, side: TimedSide, rounds: list[dict[str, dict[str, float]]], first: float) -> dict[str, Any]:
-    extra = side.epoch_seconds()
-    ratios = [(_total(turns[name]) + extra) / _total(next(iter(turns.values()))) for turns in rounds]
+    ratios = [_total(turns[name]) / _total(next(iter(turns.values()))) for turns in rounds]
     seconds = first * median(ratios)
     parts = {part: median(turns[name][part] for turns in rounds) for part in rounds[0][name] if part != "forwards"}
-    parts["selection"] += extra
     scale = seconds / sum(parts.values())
     return {
         "seconds_per_step": seconds,

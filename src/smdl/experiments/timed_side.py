@@ -1,13 +1,12 @@
 """One side of a measurement in turns: an arm that is trained a few steps at a time, only to time it."""
 
 import math
-from statistics import median
 from typing import Any
 
 import torch
 
 from smdl.common import clock
-from smdl.experiments.typical_step import epoch_start_seconds, make_typical
+from smdl.experiments.typical_step import make_typical
 from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 
@@ -41,7 +40,6 @@ def _now() -> float:
 class TimedSide:
     """An arm that is trained a few steps at a time, only to time it."""
 
-    noisy = False  # whether labels are known to be wrong
     reference_seconds: float | None = None  # of training a reference model, once per run
     refit: str | None = None  # how the head is fitted again, once per run
 
@@ -66,12 +64,6 @@ class TimedSide:
         for _ in range(self.steps):
             self.step()
         return watch.per_step(self.steps)
-
-    def epoch_seconds(self) -> float:
-        """Return the seconds per step that the start of an epoch adds to those of the turns, which rarely see one."""
-        if self.steps >= len(self.loader):  # every turn sees one
-            return 0.0
-        return median(epoch_start_seconds(self.loader, self.noisy) for _ in range(3)) / len(self.loader)
 
     def facts(self) -> dict[str, Any]:
         """Return what else is known after the turns, such as the seconds of an evaluation."""

@@ -1,12 +1,10 @@
 """Put a loader in the state that it has in the middle of a run, so that a few steps cost what steps cost on average."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from smdl.common import clock
 from smdl.loading.candidates.observed import Observed
 from smdl.loading.loader import DataLoader
 from smdl.loading.strategies.importance import Importance
@@ -49,20 +47,6 @@ def fill_cache(loader: DataLoader) -> None:
         cache[name] = None if cache[name] is None else cache[name][donors]
     cache["seen"][:] = True
     loader.candidates.load_state_dict(state)
-
-
-def epoch_start_seconds(loader: DataLoader, noisy: bool = False) -> float:
-    """Return the seconds that the start of the next epoch takes, before its first batch. With `noisy` all labels are
-    judged: the copies that fill the cache agree with each other, so they do not look noisy."""
-    epoch = replace(loader.new_epoch(), number=loader.epoch + 1, seconds=dict(loader.seconds))
-    candidates = loader.candidates
-    started = clock.now()
-    candidates.prepare_epoch(epoch)
-    if noisy and isinstance(candidates, Observed) and candidates.trust == "auto":
-        candidates.trust = "neighbours"
-        candidates.prepare_epoch(epoch)
-        candidates.trust = "auto"
-    return clock.now() - started
 
 
 def _share_that_selects(loader: DataLoader) -> float:

@@ -125,7 +125,7 @@ class Loader:
             self._begin(self._epoch + 1)
         self._resumed = False
         self._iterations += 1
-        if self._ranks.size > 1:
+        if self._ranks.size > 1 and not self.strategy.needs_label_evidence:
             self.scorer.criterion.decide(None, None)
         if self.strategy.needs_scores or self.strategy.needs_losses:
             self._watch.start()

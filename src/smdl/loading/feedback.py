@@ -13,6 +13,7 @@ from smdl.loading.candidates.base import Candidates
 from smdl.loading.ranks import Ranks
 from smdl.loading.step_record import StepRecord
 from smdl.loading.strategies.strategy import Strategy
+from smdl.scoring.label_check import WIDTH
 from smdl.scoring.observation import Doubt, Observation, Observer
 from smdl.scoring.scorer import Scorer
 
@@ -39,6 +40,7 @@ class Feedback:
         self._missed: Tensor | int = 0  # rows of all batches so far that were not recognised
         self._rows = 0  # of all batches so far
         self._warned = False  # of rows that were not recognised
+        self._gave_up = False  # whether nothing is learned, because batches cannot be recognised
         self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
         self._ranks = Ranks()
 
@@ -59,10 +61,27 @@ class Feedback:
             targets = self._scorer.criterion.targets(batch)
             self._targets = None if targets is None else targets.clone()  # the loop may change them in place
             if self._observer is not None:
-                self._observer.start(batch, self._scorer.criterion.targets_column(batch))
+                self._start(batch)
             if ranks.size > 1:
                 targets = self._scorer.kept.targets(self._targets)
-                self._record = StepRecord(selection.indices, targets, self._scorer.network.device)
+                width = (WIDTH,) if self._strategy.needs_label_evidence else ()
+                self._record = StepRecord(selection.indices, targets, self._scorer.network.device, width)
+
+    def _start(self, batch: Any) -> None:
+        """Expect forwards of this batch. A method that can do without learns nothing from batches that cannot be
+        recognised, and says so."""
+        assert self._observer is not None
+        try:
+            self._observer.start(batch, self._scorer.criterion.targets_column(batch))
+        except (TypeError, ValueError) as error:
+            if not self._strategy.needs_label_evidence:
+                raise
+            self._observer, self._gave_up = None, True
+            warnings.warn(
+                f"method {self._method} cannot check the labels, because it cannot tell what the model says about a"
+                f' batch, and leaves nothing out: {error}. options={{"check_labels": False}} says that this is meant',
+                stacklevel=4,
+            )
 
     def stop(self) -> None:
         """No more of the current batch is expected: take what is there."""
@@ -94,11 +113,12 @@ class Feedback:
                     raise ValueError(f"{name} must have one row per sample, {len(places)}, got {len(given)}")
             self._keep(Observation(None, None if outputs is None else outputs.float(), matrix.float()), places)
         elif losses is not None or (outputs is not None and self._strategy.needs_losses):
-            if self._strategy.needs_errors and outputs is None:
+            more = self._strategy.needs_errors or self._strategy.needs_label_evidence  # than losses
+            if more and outputs is None:
                 raise ValueError(f"method {self._method} needs the logits of the batch: call observe(logits=...)")
-            if losses is None or self._strategy.needs_errors:
-                losses = self._losses(places, outputs)
-            self._keep_losses(places, losses)
+            found = self._losses(places, outputs) if losses is None or more else losses
+            if found is not None:
+                self._keep_losses(places, found)
         self._received = self._rows_known = True
 
     def take(self) -> None:
@@ -141,7 +161,7 @@ class Feedback:
     def count(self, last: bool) -> None:
         """Count the rows of the current batch that were not recognised. Warn if all of them are needed and none is
         known. After the last batch of an epoch, warn once if there were others."""
-        if not self._strategy.needs_losses and not self.needs_features:
+        if (not self._strategy.needs_losses and not self.needs_features) or self._gave_up:
             return
         assert self._selection is not None
         self._rows += len(self._selection)
@@ -163,12 +183,14 @@ class Feedback:
             )
 
     def _warn_if_missing(self) -> None:
-        if self._received:
+        strategy = self._strategy
+        if self._received or (strategy.needs_label_evidence and self._scorer.criterion.loss is None):
             return
         self._warned = True
-        need = "the training losses" if self._strategy.needs_losses else "the features of the training forward"
-        call = "losses" if self._strategy.needs_losses else "features=..., logits=..."
-        call = "logits=..." if self._strategy.needs_errors else call
+        need = "the training losses" if strategy.needs_losses else "the features of the training forward"
+        need = "the outputs of the training forward, to check the labels," if strategy.needs_label_evidence else need
+        call = "losses" if strategy.needs_losses else "features=..., logits=..."
+        call = "logits=..." if strategy.needs_errors or strategy.needs_label_evidence else call
         warnings.warn(
             f"method {self._method} needs {need} and got none for this batch. The model was not called on it"
             " with gradients, does not return logits, was compiled and called before the first use of this loader,"
@@ -223,20 +245,28 @@ class Feedback:
         if self._strategy.needs_losses:
             places = np.arange(len(self._selection)) if places is None else places
             losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
-            self._keep_losses(places[found], losses[found])
+            if losses is not None:
+                self._keep_losses(places[found], losses[found])
 
-    def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray:
+    def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray | None:
+        """Return what the strategy learns from these outputs; None if it takes what there is, and there is nothing."""
+        strategy, criterion = self._strategy, self._scorer.criterion
+        if strategy.needs_label_evidence:
+            criterion.decide(logits, self._targets)
+            if logits is None or self._targets is None or criterion.loss is None:
+                return None
         assert logits is not None
         assert self._targets is not None
         targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
-        if self._strategy.needs_errors:
-            return host(self._scorer.criterion.error_norms(logits, targets))
-        return host(self._scorer.criterion.losses(logits, targets))
+        if strategy.needs_label_evidence:
+            evidence = criterion.label_evidence(logits, targets)
+            return None if evidence is None else host(evidence)
+        return host((criterion.error_norms if strategy.needs_errors else criterion.losses)(logits, targets))
 
     def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:
         assert self._selection is not None
         values = host(losses) if isinstance(losses, Tensor) else np.asarray(losses)
-        if values.shape != places.shape:
+        if values.shape[:1] != places.shape or (values.ndim > 1 and not self._strategy.needs_label_evidence):
             raise ValueError(f"losses must be one per sample of the batch, {len(places)}, got shape {values.shape}")
         if self._ranks.size == 1:
             self._strategy.observe(self._selection.indices[places], values.astype(np.float64))

@@ -55,7 +55,7 @@ def refit_head(
 
     Args:
         model: The trained model. Its outputs must be made by a linear layer.
-        data: A `smdl.DataLoader` of the model: with `smdl.Observed` (method="recommended") the features that it has
+        data: A `smdl.DataLoader` of the model: with `smdl.Observed` (method="observed") the features that it has
             kept are used and nothing is forwarded, otherwise its dataset is forwarded once. Or a map-style dataset, or
             an iterable of batches such as a DataLoader of torch.
         balance: "classes" gives every class the same weight, "errors" weights sample i of class y with

@@ -17,12 +17,13 @@ from smdl.engine.objective import Objective
 from smdl.loading.agreement import data_fingerprint, option_texts
 from smdl.loading.base_loader import Loader
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, steps_per_epoch
-from smdl.loading.candidates.observed import Observed
 from smdl.loading.feedback import Feedback
 from smdl.loading.methods import Method, as_method
 from smdl.loading.ranks import current_ranks
 from smdl.loading.restarts import finished_epoch, warn_of_restart
+from smdl.loading.strategies.recommended import Recommended
 from smdl.loading.strategies.strategy import Strategy
+from smdl.scoring.label_check import Suspects
 from smdl.scoring.reading import (
     Reader,
     ReadRequest,
@@ -36,7 +37,6 @@ from smdl.scoring.reading import (
 from smdl.scoring.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
-from smdl.scoring.suspects import Suspects
 
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
@@ -48,12 +48,13 @@ class DataLoader(Loader):
         dataset: Map-style; its items are whatever `collate_fn` accepts.
         model: The model in training. It is scored as it is at that step, and left unchanged.
         batch_size: Of every rank.
-        method: A name of `smdl.methods()` (recommended, uniform, balanced, loss, …), `package.module:name`, a
-            `smdl.Method` or a `smdl.Strategy`.
+        method: A name of `smdl.methods()` (recommended, uniform, balanced, observed, loss, …), `package.module:name`, a
+            `smdl.Method` or a `smdl.Strategy`. By default recommended, or observed if an objective or candidates are
+            given.
         objective: Replaces what the method maximises: a `smdl.Objective`, or its name, such as "facility_location".
         candidates: Replaces what the method chooses from: `smdl.Observed(factor=3)`, `smdl.RandomPool(factor=3)`,
             `smdl.Full(every=5)`, or a `smdl.Candidates`.
-        options: Changes options of the method's strategy, such as {"pressure": 50} for loss.
+        options: Changes options of the method's strategy, such as {"test_set": "balanced"} for recommended.
         epochs: Length of the run, for methods that change over it (loss).
         reference: For feature_match: features (N, M), or a model that computes them. For rho_loss: irreducible losses
             (N, 1), or a model whose losses they are. Trained here unless given.
@@ -91,7 +92,7 @@ class DataLoader(Loader):
         model: nn.Module,
         batch_size: int = 50,
         *,
-        method: MethodName | str | Method | Strategy = "recommended",
+        method: MethodName | str | Method | Strategy | None = None,
         objective: Objective | ObjectiveName | None = None,
         candidates: Candidates | None = None,
         options: Mapping[str, Any] | None = None,
@@ -117,6 +118,8 @@ class DataLoader(Loader):
         self.batch_size = whole_number("batch_size", batch_size)
         if self.batch_size > self._samples:
             raise ValueError(choice("batch_size", batch_size, f"at most the dataset's {self._samples} samples"))
+        if method is None:
+            method = "recommended" if objective is None and candidates is None else "observed"
         changed = as_method(method).changed(objective, candidates, options)
         together = one_of("ranks", ranks, get_args(RanksChoice)) == "global"
         super().__init__(changed, scorer, seed, process_group, together)
@@ -209,16 +212,16 @@ class DataLoader(Loader):
         return self._feedback.missed
 
     def suspects(self, count: int | None = None) -> Suspects:
-        """Return the samples that are probably mislabelled, the most suspicious first: those whose label hardly any
-        neighbour has, or as many as `count` says. It needs candidates=smdl.Observed(...) and an epoch of training."""
-        if not isinstance(self.candidates, Observed):
-            raise ValueError(f"suspects needs candidates=smdl.Observed(), got {self.candidates.describe()}")
-        if not self._feedback.needs_features:
-            raise ValueError(f"suspects needs a method that scores its candidates, got {self.method.name}")
+        """Return the samples that are probably mislabelled, the most suspicious first: those whose labels are more
+        probably wrong than right, or as many as `count` says. It needs method="recommended" and two epochs of training;
+        the targets must be class numbers of at least 4 classes."""
+        if not isinstance(self.strategy, Recommended) or not self.strategy.needs_label_evidence:
+            found = self.strategy.describe()
+            raise ValueError(f'suspects needs method="recommended", which checks the labels, got {found}')
         if count is not None:
             whole_number("count", count)
         self._feedback.take()
-        return self.candidates.suspects(self.scorer, count)
+        return self.strategy.suspects(count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on

@@ -22,6 +22,7 @@ from smdl.loading.strategies.importance import Importance
 from smdl.loading.strategies.infobatch import InfoBatch
 from smdl.loading.strategies.loss_rank import LossRank
 from smdl.loading.strategies.progressive import Progressive
+from smdl.loading.strategies.recommended import Recommended
 from smdl.loading.strategies.released import Released
 from smdl.loading.strategies.rho_loss import RhoLoss
 from smdl.loading.strategies.selective_backprop import SelectiveBackprop
@@ -187,16 +188,22 @@ _TABLE = (
     Method("paper_released", Released, Full(5), about="what the code that the paper's authors published computes"),
     Method(
         "recommended",
+        Recommended,
+        RandomPool(1),
+        about="plain passes without wrong labels, and every class equally often if the test set is like that",
+    ),
+    Method(
+        "observed",
         Submodular,
         Observed(3),
-        {"objective": Objective.recommended()},
+        {"objective": Objective.gradients()},
         about="facility location over last-layer gradients, from features that the training forward computed anyway",
     ),
     Method(
         "fresh",
         Submodular,
         RandomPool(3),
-        {"objective": Objective.recommended()},
+        {"objective": Objective.gradients()},
         about="the same in a random pool of 3 batches, forwarded at every step: best per step, rarely per second",
     ),
 )

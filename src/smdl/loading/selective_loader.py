@@ -32,7 +32,8 @@ class SelectiveLoader(Loader):
         model: The model in training.
         keep: The fraction of the samples that is trained on. Batches keep their size. If 1/keep is no whole number,
             the size of the pool changes from step to step; above 1/2, some steps train on a whole batch.
-        method: As for `smdl.DataLoader`; its strategy is used, its candidates are the stream.
+        method: As for `smdl.DataLoader`; its strategy is used, its candidates are the stream. By default facility
+            location over last-layer gradients.
         objective: As for `smdl.DataLoader`.
         options: As for `smdl.DataLoader`.
         reference: For feature_match and rho_loss: a trained model.
@@ -60,7 +61,7 @@ class SelectiveLoader(Loader):
         model: nn.Module,
         keep: float = 1 / 3,
         *,
-        method: MethodName | str | Method | Strategy = "recommended",
+        method: MethodName | str | Method | Strategy = "fresh",
         objective: Objective | ObjectiveName | None = None,
         options: Mapping[str, Any] | None = None,
         reference: nn.Module | None = None,

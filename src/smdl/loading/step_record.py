@@ -27,12 +27,15 @@ class Exchanged(NamedTuple):
 class StepRecord:
     """Rows of the current batch of this rank, with what is known of each."""
 
-    def __init__(self, rows: np.ndarray, targets: Tensor | None, device: torch.device) -> None:
+    def __init__(
+        self, rows: np.ndarray, targets: Tensor | None, device: torch.device, width: tuple[int, ...] = ()
+    ) -> None:
+        """`width` is the shape of what is called the loss of a row: a number, unless the strategy learns from more."""
         self.rows, self.targets, self._device = rows, targets, device
         self._found = torch.zeros(len(rows), dtype=torch.bool, device=device)
         self._features: Tensor | None = None
         self._outputs: Tensor | None = None
-        self._known, self._losses = np.zeros(len(rows), bool), np.zeros(len(rows))
+        self._known, self._losses = np.zeros(len(rows), bool), np.zeros((len(rows), *width))
 
     def add_features(self, places: np.ndarray, found: Tensor | None, features: Tensor, outputs: Tensor | None) -> None:
         """Take the features and outputs of rows of the batch, where they are `found`; None means all."""

@@ -80,7 +80,7 @@ SWEEPS: dict[str, tuple[list[Any], Callable[[list[Any]], Arms]]] = {
     "terms": (list(TERMS), _terms),
     "pool-factor": (
         [1.5, 2, 3, 5, 8],
-        _varied("pool {}x".format, lambda value: {"candidates": {"factor": float(value)}}, ("recommended",)),
+        _varied("pool {}x".format, lambda value: {"candidates": {"factor": float(value)}}, ("observed",)),
     ),
     "normalisation": (
         ["pool", "candidates"],
@@ -92,7 +92,7 @@ SWEEPS: dict[str, tuple[list[Any], Callable[[list[Any]], Arms]]] = {
     ),
     "batchnorm": (
         [True, False],
-        _varied(_switched("BatchNorm"), lambda on: {"model": {"batchnorm": on}}, ("uniform", "paper", "recommended")),
+        _varied(_switched("BatchNorm"), lambda on: {"model": {"batchnorm": on}}, ("uniform", "paper", "observed")),
     ),
 }
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
+from smdl.scoring.label_check import label_evidence
 from smdl.scoring.losses import (
     CrossEntropy,
     Loss,
@@ -142,7 +143,7 @@ class Criterion:
         missing += [] if self._pools else ['pooling="mean", or features= with the name of a module']
         scoring = [f"smdl.Scoring({'; '.join(missing)})"] if missing else []
         if self._needs - {"losses"}:
-            scoring.append('objective=smdl.Objective.recommended(space="features")')
+            scoring.append('objective=smdl.Objective.gradients(space="features")')
         if scoring:
             raise ValueError(
                 f"{name} of {shape_of(found)} are one per token or pixel of a sample. Such a model needs"
@@ -193,6 +194,13 @@ class Criterion:
             name = None if self.loss is None else self.loss.name
             raise ValueError(f"this method needs the errors of each sample, which the loss ({name}) does not give")
         return Pool(found.features, found.probabilities, found.labels, errors=found.errors).errors.norm(dim=1)
+
+    def label_evidence(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        """Return what outputs of a training forward say about the labels, (B, 6), or None: see `label_check`."""
+        if not isinstance(self.loss, CrossEntropy) or outputs.ndim != 2 or targets.ndim != 1:
+            return None
+        self.check_outputs(outputs)
+        return label_evidence(outputs, targets.to(outputs.device))
 
     def scores(
         self, features: Tensor, outputs: Tensor | None, targets: Tensor | None, needs_losses: bool = True
@@ -247,5 +255,5 @@ class KeptOutputs:
 def _not_given(need: str, loss: Loss, forms: str = "") -> str:
     return (
         f"the objective needs {need}, which the loss ({loss.name}) does not give{forms}: use an objective over"
-        ' features, such as smdl.Objective.recommended(space="features")'
+        ' features, such as smdl.Objective.gradients(space="features")'
     )

@@ -11,8 +11,7 @@ from smdl.common.saved_state import SavedState
 from smdl.engine import arithmetic
 from smdl.engine.pool import host
 from smdl.scoring.losses import Scores
-from smdl.scoring.scorer import NotFiniteError, Scorer
-from smdl.scoring.suspects import ASKED, Votes, neighbour_votes
+from smdl.scoring.scorer import Scorer
 
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 #: A cache of more bytes than this is announced.
@@ -128,48 +127,6 @@ class FeatureCache:
                 " or scale the inputs",
                 stacklevel=2,
             )
-
-    def never_seen_first(self, rows: np.ndarray) -> np.ndarray:
-        """Return these samples, those that were never seen before the others."""
-        seen = host(self._seen[torch.from_numpy(rows).to(self._seen.device)])
-        return np.concatenate([rows[~seen], rows[seen]])
-
-    def classes(self, scorer: Scorer) -> np.ndarray | None:
-        """Return the class number of every sample, −1 if it was never seen; None if targets are no class numbers, or
-        nothing was seen."""
-        labels = self._labels(scorer)
-        if labels is None:
-            return None
-        return np.where(host(self._seen), host(labels), -1)
-
-    def _labels(self, scorer: Scorer) -> Tensor | None:
-        return (
-            None
-            if self._targets is None or scorer.criterion.loss is None
-            else scorer.criterion.loss.labels(self._targets)
-        )
-
-    def votes(self, scorer: Scorer, rng: np.random.Generator, most: int | None = None) -> tuple[np.ndarray, Votes]:
-        """Return the samples seen so far, or `most` of them drawn at random, and how their nearest neighbours are
-        labelled."""
-        self._move(scorer)
-        rows = host(self._seen.nonzero()[:, 0])
-        if self._features is None or len(rows) == 0:
-            return rows, Votes(np.zeros(0), np.zeros(0))
-        labels = self._labels(scorer)
-        if labels is None:
-            raise ValueError("labels can be judged only if targets are class numbers, and these are not")
-        asked = rows if most is None or most >= len(rows) else rng.choice(rows, most, replace=False)
-        try:
-            return asked, neighbour_votes(self._features, labels, rng, asked, rows)
-        except FloatingPointError as error:
-            raise NotFiniteError("the model's features must be finite: has training diverged?") from error
-
-    def sampled_votes(self, scorer: Scorer, rng: np.random.Generator) -> Votes:
-        """Return how the nearest neighbours of a few samples are labelled, or of more if the few leave doubt."""
-        few, more = ASKED
-        votes = self.votes(scorer, rng, few)[1]
-        return votes if votes.clear else self.votes(scorer, rng, more)[1]
 
     def forget(self) -> None:
         """Keep nothing: every sample is as if it were never seen."""

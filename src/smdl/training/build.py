@@ -40,7 +40,10 @@ def make_method(config: TrainConfig) -> Method:
     known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method)
     method, changes = replace(known, name=config.method), config.objective
     if changes and method.objective is None:
-        raise ValueError(f"method {method.name} has no objective: leave out objective.{next(iter(changes))}")
+        raise ValueError(
+            f"method {method.name} has no objective: leave out"
+            f" objective.{next(iter(changes))}, or use a method that has one, such as --method observed"
+        )
     try:
         objective = method.objective.changed(**changes) if changes and method.objective else None
         method = method.changed(objective, options=config.options)

@@ -155,7 +155,7 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     method: str = "recommended"
     """uniform (SGD), balanced, progressive, weighted, loss, infobatch, evolved_sampling, importance, divbs, rho_loss,
-    selective_backprop, paper, paper_subset, paper_distance, paper_released, recommended, fresh, oracle, or
+    selective_backprop, paper, paper_subset, paper_distance, paper_released, recommended, observed, fresh, oracle, or
     package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
@@ -163,7 +163,7 @@ class TrainConfig:
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
     """changes the method's candidates: `kind` (observed, random_pool, full or package.module:Class) and its
-    options (factor, lag, start, rescore, trust, …; factor; every, replacement)"""
+    options (factor, lag, start, rescore, …; factor; every, replacement)"""
     reference_fraction: float = 0.5
     """part of the training set on which the reference model of feature_match is trained"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

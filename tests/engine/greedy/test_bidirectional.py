@@ -73,7 +73,7 @@ def test_it_refuses_a_size(given):
         both_ends(np.eye(4), **given)
 
 
-@pytest.mark.parametrize("objective", ["facility_location", "uncertainty", "disparity_sum", "recommended"])
+@pytest.mark.parametrize("objective", ["facility_location", "uncertainty", "disparity_sum", "gradients"])
 def test_it_refuses_objectives_that_do_not_fall(objective):
     with pytest.raises(ValueError, match="needs an objective that falls: it must be graph_cut or sum_redundancy"):
         both_ends(np.eye(4), objective)

@@ -21,7 +21,7 @@ OPTIMIZERS = st.sampled_from(["naive", "lazy", "stochastic"])
 FEW_OBJECTIVES = [
     smdl.Objective(uncertainty=1.0, mean_closeness=0.5),
     smdl.Objective.paper(),
-    smdl.Objective.recommended(),
+    smdl.Objective.gradients(),
     smdl.Objective(facility_location=1.0, neighbours=2, uncertainty=0.25),
     smdl.Objective(feature_coverage=1.0, uncertainty=0.25),
     smdl.Objective(log_determinant=1.0, kernel="gaussian"),
@@ -85,7 +85,7 @@ def test_parallel_gradients_of_different_lengths_pick_what_the_equations_pick(bi
             np.testing.assert_allclose(chosen.gains, gains, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("objective", [smdl.Objective.recommended(), smdl.Objective(redundancy=1, space="gradients")])
+@pytest.mark.parametrize("objective", [smdl.Objective.gradients(), smdl.Objective(redundancy=1, space="gradients")])
 @examples(12)
 @given(pool=pools(dtypes=(np.float32,)), data=st.data())
 def test_errors_of_any_loss_pick_what_the_equations_pick_on_a_dyadic_grid(objective, pool, data):

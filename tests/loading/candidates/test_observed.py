@@ -10,11 +10,9 @@ import torch
 from scipy.stats import chisquare
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import TensorDataset
 
 import smdl
-from smdl.experiments.typical_step import epoch_start_seconds
-from smdl.scoring import feature_cache, row_matching, suspects
+from smdl.scoring import feature_cache, row_matching
 from smdl.scoring.feature_cache import FeatureCache
 from smdl.scoring.scorer import Scorer
 from tests.toys import CLASSES, Net, Recorder, Tuples, epoch_of, forwarded, numbers_of, sgd, train
@@ -289,7 +287,7 @@ def test_inputs_that_change_in_the_last_batch_are_noticed_too():
         next(iterator)
 
 
-@pytest.mark.parametrize("method", ["recommended", "loss"])
+@pytest.mark.parametrize("method", ["observed", "loss"])
 @pytest.mark.parametrize("device", ["cpu", "another"])
 def test_samples_that_were_not_recognised_are_counted_and_that_is_said_once(monkeypatch, method, device):
     if device == "another":  # do as if it were one that must be waited for
@@ -432,14 +430,6 @@ def test_features_beyond_float16_are_told_once_with_the_remedy(dtype, largest, t
         (lambda s: s["cache"].pop("targets"), "targets missing"),
         (lambda s: s["cache"].update(targets=torch.zeros(3)), "feature cache: targets must be .* 40 rows"),
         (lambda s: s.update(observed_at=torch.zeros(3, dtype=torch.int64)), "observed_at must be 40 whole numbers"),
-        (
-            lambda s: s.update(left_out=torch.zeros(39, dtype=torch.bool)),
-            r"left_out must be 40 flags, .* of shape \(39,\)",
-        ),
-        (lambda s: s.update(left_out=torch.zeros(40)), "left_out must be 40 flags, got float32"),
-        (lambda s: s.pop("left_out"), "left_out missing"),
-        (lambda s: s.update(classes=torch.zeros(40)), "classes must be 40 whole numbers ≥ -1, got float32"),
-        (lambda s: s.update(at_random=None), "at_random must be True or False, got None"),
         (lambda s: s["window"][0].update(step=-1), "a planned batch: step must be a whole number"),
         (lambda s: s["window"][0]["indices"].fill_(40), "indices in 0..39"),
         (lambda s: s["window"][0].update(rescored=torch.tensor([40])), "rescored must be indices in 0..39"),
@@ -480,8 +470,6 @@ def test_features_from_a_callable_cannot_be_observed():
         ({"dtype": "int8"}, ValueError, "unknown dtype 'int8'"),
         ({"device": "disk"}, ValueError, "unknown device 'disk'"),
         ({"sketch": 0}, ValueError, "sketch must be a whole number ≥ 1, got 0"),
-        ({"trust": "nobody"}, ValueError, "unknown trust 'nobody'"),
-        ({"test_set": "large"}, ValueError, "unknown test_set 'large'"),
         ({"observe": "never"}, ValueError, "unknown observe 'never'"),
     ],
 )
@@ -506,257 +494,12 @@ def test_scores_of_the_cache_are_those_of_the_head_now():
         assert torch.allclose(one, other, atol=1e-6)
 
 
-class Clusters(Tuples):
-    """Eight clusters, one per class, far apart. Every `each`-th sample has a wrong label; the wrong ones differ."""
-
-    def __init__(self, each: int | None = None) -> None:
-        super().__init__(n=240)
-        numbers = torch.arange(240)
-        generator = torch.Generator().manual_seed(1)
-        self.x = torch.eye(8)[numbers % 8] + 0.05 * torch.randn(240, 8, generator=generator)
-        self.wrong = numbers.numpy()[::each] if each else np.zeros(0, np.int64)
-        self.y = numbers % 8
-        self.y[self.wrong] += 1 + torch.from_numpy(self.wrong // 8 % 7)
-        self.y %= 8
-
-
-def with_rare_clusters() -> Clusters:
-    """Two per cent of the samples: pairs of one class next to the cluster of another."""
-    data = Clusters()
-    data.x[[0, 8, 2, 10]] = data.x[[1, 1, 3, 3]]
-    return data
-
-
-def plain() -> nn.Module:
-    """A model whose features are the inputs."""
-    return nn.Sequential(nn.Linear(8, 8))
-
-
-def left_out_of(loader: smdl.DataLoader) -> list[int]:
-    return loader.state_dict()["candidates"]["left_out"].nonzero()[:, 0].tolist()
-
-
-def judged_after(loader: smdl.DataLoader, epochs: int) -> list[int]:
-    """What is left out of the epoch after these, which is begun."""
-    for _ in range(epochs):
-        epoch_of(loader)
-    next(iter(loader))
-    return left_out_of(loader)
-
-
-@pytest.mark.parametrize("start", [0, 2])
-@pytest.mark.parametrize("trust", ["all", "neighbours"])
-def test_suspects_are_left_out_from_the_second_epoch_of_selection_on(trust, start):
-    data = Clusters(each=5)
-    loader = smdl.DataLoader(data, plain(), 10, candidates=smdl.Observed(trust=trust, start=start))
-    seen: set[int] = set()
-    for epoch in range(start + 3):
-        now = {*chain(*epoch_of(loader))}
-        leaves_out = trust == "neighbours" and epoch > start
-        assert left_out_of(loader) == (sorted(seen & set(data.wrong)) if leaves_out else [])
-        assert now.isdisjoint(left_out_of(loader))
-        seen |= now
-    assert len(seen & set(data.wrong)) > 40
-
-
-@pytest.mark.parametrize(
-    ("data", "noisy"),
-    [(Clusters(each=5), True), (Clusters(each=20), False), (Clusters(), False), (with_rare_clusters(), False)],
-    ids=["20 % wrong", "5 % wrong", "clean", "rare clusters"],
-)
-def test_by_default_suspects_are_left_out_only_where_labels_are_noisy(data, noisy):
-    loader = smdl.DataLoader(data, plain(), 10)
-    assert judged_after(loader, 2) == (data.wrong.tolist() if noisy else [])
-
-
-def test_what_was_left_out_stays_out_until_labels_are_found_noisy_again(monkeypatch):
-    """A network that has learned wrong labels by heart makes them look right."""
-    data = Clusters(each=5)
-    loader = smdl.DataLoader(data, plain(), 10)
-    assert judged_after(loader, 2) == data.wrong.tolist()
-    monkeypatch.setattr(suspects, "NOISE", 0.5)
-    assert judged_after(loader, 1) == data.wrong.tolist()
-    monkeypatch.setattr(suspects, "NOISE", 0.07)
-    monkeypatch.setattr(suspects, "SUPPORT", 0.0)  # nothing is suspect
-    monkeypatch.setattr(suspects.Votes, "noisy", True)
-    assert judged_after(loader, 1) == []
-
-
-def test_an_epoch_with_doubtful_labels_draws_at_random(monkeypatch):
-    monkeypatch.setattr(suspects, "NOISE", 1.0)
-
-    def third_epoch(doubt: float) -> tuple[list[list[int]], list[np.ndarray]]:
-        monkeypatch.setattr(suspects, "DOUBT", doubt)
-        loader = smdl.DataLoader(Clusters(each=5), plain(), 8)
-        for _ in range(2):
-            epoch_of(loader)
-        pools: list[np.ndarray] = []
-        dealt = loader.candidates._pools  # type: ignore[attr-defined]
-        monkeypatch.setattr(loader.candidates, "_pools", lambda epoch: pools.extend(dealt(epoch)) or pools)
-        return epoch_of(loader), pools
-
-    chosen, _ = third_epoch(0.21)
-    batches, pools = third_epoch(0.19)
-    assert batches == [pool[:8].tolist() for pool in pools]
-    assert batches != chosen
-
-
-def test_the_rare_clusters_look_mislabelled():
-    """Otherwise the test above would show nothing."""
-    loader = smdl.DataLoader(with_rare_clusters(), plain(), 10, candidates=smdl.Observed(trust="neighbours"))
-    assert judged_after(loader, 2) == [0, 2, 8, 10]
-
-
-@pytest.mark.parametrize("factor", [1.0, 1.2])
-def test_a_pool_with_too_few_trusted_samples_still_fills_the_batch(factor):
-    """A fifth of the samples is left out, so most of these pools hold fewer than a batch of the others."""
-    data = Clusters(each=5)
-    loader = smdl.DataLoader(data, plain(), 10, candidates=smdl.Observed(factor, trust="neighbours"))
-    assert judged_after(loader, 2) == data.wrong.tolist()
-    batches = epoch_of(loader)
-    assert [len(set(batch)) for batch in batches] == [10] * 24
-    assert not {*chain(*batches)}.isdisjoint(data.wrong)
-
-
-def test_a_resumed_epoch_leaves_out_what_it_left_out_before():
-    """Training changes the features, so a second judgement in the middle of the epoch would be another one."""
-
-    def begun() -> tuple[smdl.DataLoader, nn.Module, torch.optim.SGD]:
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
-        source = smdl.Observed(trust="neighbours", start=0)
-        return smdl.DataLoader(Clusters(each=5), model, 10, candidates=source, seed=3), model, sgd(model)
-
-    run = begun()
-    train(*run, steps=24 + 9)
-    state = copy.deepcopy([part.state_dict() for part in run])
-    runs = run, begun()
-    for one in runs:
-        for part, saved in zip(one, state, strict=True):
-            part.load_state_dict(copy.deepcopy(saved))
-    tails = [train(*one, steps=14) for one in runs]
-    left_out = state[0]["candidates"]["left_out"].nonzero()[:, 0].tolist()
-    assert tails[0] == tails[1]
-    assert set(left_out).isdisjoint(chain(*tails[1]))
-    assert [left_out_of(loader) for loader, *_ in runs] == [left_out] * 2
-    run[0].candidates.prepare_epoch(run[0].new_epoch())
-    assert left_out_of(run[0]) != left_out
-
-
-def test_suspects_are_the_wrong_labels_with_the_least_believed_first():
-    data, model = Clusters(each=5), plain()
-    data.x[0] = 0.6 * data.x[0] + 0.4 * torch.eye(8)[data.y[0]]  # between the clusters
-    loader = smdl.DataLoader(data, model, 10, candidates=smdl.Observed(trust="all"))
-    train(loader, model, sgd(model), 72)
-    found = loader.suspects()
-    assert sorted(found.indices) == data.wrong.tolist()
-    assert found.contradicted == 0.2
-    assert (found.support < 0.1).all()
-    with torch.no_grad():
-        losses = F.cross_entropy(model(data.x), data.y, reduction="none").numpy()
-    assert np.allclose(found.losses, losses[found.indices], rtol=1e-2)
-    few, many = loader.suspects(7), loader.suspects(60)
-    assert few.indices.tolist() == found.indices[:7].tolist()
-    assert sorted(many.indices[:48]) == data.wrong.tolist()
-    assert len(set(many.indices)) == 60
-    everything = loader.suspects(1000)
-    assert sorted(everything.indices) == list(range(240))
-    belief = everything.support + np.exp(-everything.losses)
-    assert (np.diff(belief) >= 0).all()
-    assert len({*everything.support}) > 3, "so that the two parts of the order matter"
-    assert len({*everything.losses[:40]}) > 20
-
-
-def test_suspects_are_among_the_samples_seen_so_far():
-    data, model = Clusters(each=5), plain()
-    loader = smdl.DataLoader(data, model, 10)
-    seen: set[int] = set()
-    for step, (x, _) in enumerate(loader):
-        model(x)
-        seen |= set(numbers_of(loader))
-        assert set(loader.suspects(240).indices) == seen
-        if step == 19:
-            break
-    assert set(loader.suspects().indices) == seen & set(data.wrong)
-
-
-@pytest.mark.parametrize(
-    ("options", "arguments", "message"),
-    [
-        ({"method": "fresh"}, {}, r"suspects needs candidates=smdl.Observed\(\), got RandomPool"),
-        ({"method": "uniform", "candidates": smdl.Observed()}, {}, "needs a method that scores .* got uniform"),
-        ({}, {}, "suspects needs features of samples that were trained on, and there are none yet"),
-        ({}, {"count": 0}, "count must be a whole number ≥ 1, got 0"),
-    ],
-)
-def test_suspects_that_cannot_be_known_are_an_error(options, arguments, message):
-    loader = smdl.DataLoader(Clusters(), plain(), 10, **options)
-    with pytest.raises(ValueError, match=message):
-        loader.suspects(**arguments)
-
-
-def test_the_votes_of_a_sample_are_those_of_all_samples():
-    data = Tuples(80)
-    cache, scorer = FeatureCache(80, "float32", "model", None), Scorer(frozen())
-    scorer.find_tap((data.x, data.y))
-    cache.write(scorer, np.arange(10, 80), None, data.x[10:], torch.zeros(70, CLASSES), data.y[10:])
-    rows, votes = cache.votes(scorer, np.random.default_rng(0))
-    some, of_some = cache.votes(scorer, np.random.default_rng(0), 25)
-    assert len(set(some)) == len(some) == 25
-    assert set(some) <= set(rows)
-    places = np.searchsorted(rows, some)
-    assert of_some.own.tolist() == votes.own[places].tolist()
-    assert of_some.other.tolist() == votes.other[places].tolist()
-
-
 def test_samples_that_were_never_seen_are_drawn_first():
     data, rows = Tuples(8), np.array([5, 0, 7, 2, 1])
     cache, scorer = FeatureCache(8, "float32", "model", None), Scorer(frozen())
     scorer.find_tap((data.x, data.y))
     cache.write(scorer, np.array([5, 2, 3]), None, data.x[:3], torch.zeros(3, CLASSES), data.y[:3])
     assert cache.never_seen_first(rows).tolist() == [0, 7, 1, 5, 2]
-
-
-@pytest.mark.parametrize(("noise", "numbers"), [(0.0, [50]), (0.06, [50, 100]), (0.3, [50, 100, 300])])
-def test_more_labels_are_judged_only_as_long_as_there_is_doubt(noise, numbers, monkeypatch):
-    """Ten clusters, far apart, whose labels are wrong at random."""
-    monkeypatch.setattr(feature_cache, "ASKED", (50, 100))
-    generator = torch.Generator().manual_seed(2)
-    true, shift = torch.arange(300) % 10, torch.randint(1, 10, (300,), generator=generator)
-    wrong = torch.rand(300, generator=generator) < noise
-    inputs = 20.0 * F.one_hot(true, 10) + torch.randn(300, 10, generator=generator)
-    data, asked = TensorDataset(inputs, torch.where(wrong, (true + shift) % 10, true)), []
-    loader = smdl.DataLoader(data, nn.Sequential(nn.Identity(), nn.Linear(10, 10)), 10, seed=3)
-    votes = FeatureCache.votes
-
-    def recorded(*given):
-        asked.append(votes(*given))
-        return asked[-1]
-
-    monkeypatch.setattr(FeatureCache, "votes", recorded)
-    used = [set(chain(*epoch_of(loader))) for _ in range(3)][-1]
-    assert [len(rows) for rows, _ in asked] == numbers
-    suspect = asked[-1][0][asked[-1][1].suspect]
-    assert (len(suspect) > 0) == bool(noise)
-    assert bool(used & set(suspect)) == (len(suspect) > 0 and len(numbers) < 3)  # few wrong labels are trained on
-
-
-@pytest.mark.parametrize("noisy", [False, True])
-def test_a_calibration_of_noisy_labels_times_the_vote_of_all(noisy, monkeypatch):
-    """The copies that fill its cache agree with each other, so they do not look noisy."""
-    monkeypatch.setattr(feature_cache, "ASKED", (10, 20))
-    loader = smdl.DataLoader(Clusters(), plain(), 10)
-    for _ in range(2):
-        epoch_of(loader)
-    asked, votes = [], FeatureCache.votes
-
-    def recorded(*given):
-        asked.append(votes(*given))
-        return asked[-1]
-
-    monkeypatch.setattr(FeatureCache, "votes", recorded)
-    epoch_start_seconds(loader, noisy)
-    assert [len(rows) for rows, _ in asked] == ([10, 240] if noisy else [10])
 
 
 class Shuffled(Net):

@@ -45,12 +45,12 @@ def test_own_candidates_decide_what_is_chosen_from():
 
 
 def test_their_state_is_saved_with_the_loaders():
-    loader, model, optimizer = begun("recommended", candidates=EveryOther())
+    loader, model, optimizer = begun("observed", candidates=EveryOther())
     seen = train(loader, model, optimizer, 12)
-    first = begun("recommended", candidates=EveryOther())
+    first = begun("observed", candidates=EveryOther())
     train(*first, 5)
     state = [part.state_dict() for part in first]
-    second = begun("recommended", candidates=EveryOther())
+    second = begun("observed", candidates=EveryOther())
     for part, saved in zip(second, state, strict=True):
         part.load_state_dict(saved)
     assert train(*second, 7) == seen[5:]
@@ -59,6 +59,6 @@ def test_their_state_is_saved_with_the_loaders():
 
 
 def test_they_work_with_every_method_that_does_not_need_the_whole_dataset():
-    for method in ("uniform", "recommended", "paper"):
+    for method in ("uniform", "observed", "paper"):
         loader = smdl.DataLoader(Tuples(30), Net(), 4, method=method, candidates=EveryOther())
         assert len(epoch_of(loader)) == 8

@@ -22,7 +22,7 @@ def two_groups_of_two_divide_their_batches(folder: Path) -> None:  # noqa: ARG00
 
 
 def a_state_of_two_ranks_resumes_on_four(folder: Path) -> None:
-    for case, size in (("recommended", 4), ("paper", 4), ("recommended", 2), ("paper", 2)):
+    for case, size in (("observed", 4), ("paper", 4), ("observed", 2), ("paper", 2)):
         loader, *rest = begun(case, samples=32, batch_size=size)
         loader.load_state_dict(torch.load(folder / f"two-{case}.pt", weights_only=True)[0])
         run = steps(loader, *rest)

@@ -15,7 +15,7 @@ from smdl.loading.candidates.random_pool import assign
 from tests.loading.ranks import four, group, two
 from tests.toys import Net, Tuples, make, sgd
 
-CASES = ("uniform", "recommended", "uniform_full", "paper")
+CASES = ("uniform", "observed", "uniform_full", "paper")
 #: One worker of pytest-xdist runs these tests: they share two process groups.
 one_worker = pytest.mark.xdist_group("ranks")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "ddp.py"

@@ -69,7 +69,7 @@ def no_sample_is_on_two_ranks_and_counts_are_equal(folder: Path) -> None:  # noq
             rows = [row for batch in batches for row in batch]
             assert len(set(rows)) == len(rows) or case in REPEATING, (case, step)
         used = {row for one in both for batch in one[:4] for row in batch}
-        if case in ("uniform", "uniform_full", "recommended", "recommended_full", "paper"):
+        if case in ("uniform", "uniform_full", "observed", "observed_full", "paper"):
             assert len(used) == 30, f"{case}: an epoch uses each sample once, and leaves out one"
         if case in REPEATING:
             assert both[0] != both[1]
@@ -82,7 +82,7 @@ def every_rank_has_the_same_state(folder: Path) -> None:  # noqa: ARG001
         take(run, 6)
         states = everywhere(loader.state_dict())
         assert equal(states[0], states[1]), case
-        if case == "recommended":
+        if case == "observed":
             assert int(states[0]["candidates"]["cache"]["seen"].sum()) >= 30, "features of the samples of both ranks"
             assert len(states[0]["candidates"]["window"][0]["indices"]) == 8, "planned batches of both ranks"
         if case == "loss":
@@ -108,8 +108,8 @@ def one_file_resumes_every_rank(folder: Path) -> None:
 
 
 def one_rank_may_save_alone(folder: Path) -> None:  # noqa: ARG001
-    loader, *rest = begun("recommended")
-    twin, *others = begun("recommended")
+    loader, *rest = begun("observed")
+    twin, *others = begun("observed")
     run = steps(loader, *rest)
     batches = [next(run)]
     for _ in range(8):
@@ -117,7 +117,7 @@ def one_rank_may_save_alone(folder: Path) -> None:  # noqa: ARG001
             loader.state_dict()  # the other rank meets it when it asks for the next batch
         batches.append(next(run))
     assert batches == take(steps(twin, *others), 9), "saving changes nothing"
-    loader, *rest = begun("recommended")
+    loader, *rest = begun("observed")
     take(steps(loader, *rest), 4)
     for x, _ in loader:
         rest[0](x).sum().backward()
@@ -129,7 +129,7 @@ def one_rank_may_save_alone(folder: Path) -> None:  # noqa: ARG001
 def choices_for_all_ranks_are_those_of_one_process(folder: Path) -> None:  # noqa: ARG001
     """Candidates that choose for all ranks at once: what both train on is what one process trains on."""
     group = alone()
-    for case in ("uniform_full", "balanced", "loss", "loss_recomputed", "recommended_full", "paper", "replacement"):
+    for case in ("uniform_full", "balanced", "loss", "loss_recomputed", "observed_full", "paper", "replacement"):
         model, data, chosen = Net().eval(), Tuples(32), []
         for options in ({"batch_size": 4}, {"batch_size": 8, "process_group": group}):
             loader, rows = make(case, data, model, seed=5, reference=data.x, **options), []
@@ -196,7 +196,7 @@ def grid_data() -> torch.utils.data.TensorDataset:
 
 
 def an_epoch_left_half_way_is_over_on_every_rank(folder: Path) -> None:  # noqa: ARG001
-    for case in ("recommended", "loss", "fresh"):
+    for case in ("observed", "loss", "fresh"):
         loader, model, _ = begun(case)
         for step, (x, _) in enumerate(loader):
             model(x).sum().backward()
@@ -211,7 +211,7 @@ def an_epoch_left_half_way_is_over_on_every_rank(folder: Path) -> None:  # noqa:
 
 def the_last_batch_of_an_epoch_counts_if_the_loop_asks_for_no_more(folder: Path) -> None:  # noqa: ARG001
     """The Trainer of transformers takes len(loader) batches and then calls set_epoch."""
-    for case in ("recommended", "loss"):
+    for case in ("observed", "loss"):
         loader, model, _ = begun(case)
         batches = iter(loader)
         for _ in range(len(loader)):
@@ -221,9 +221,7 @@ def the_last_batch_of_an_epoch_counts_if_the_loop_asks_for_no_more(folder: Path)
         loader.set_epoch(1)
         next(iter(loader))
         state = loader.state_dict()
-        known = (
-            state["candidates"]["cache"]["seen"] if case == "recommended" else state["strategy"]["losses"].isfinite()
-        )
+        known = state["candidates"]["cache"]["seen"] if case == "observed" else state["strategy"]["losses"].isfinite()
         assert bool(known[last].all())
 
 
@@ -249,7 +247,7 @@ def losses_of_tokens_reach_both(folder: Path) -> None:  # noqa: ARG001
 
     data = [torch.arange(row, row + 8) % 20 for row in range(32)]
     model = torch.nn.Sequential(torch.nn.Embedding(20, 6), torch.nn.Linear(6, 20))
-    objective = smdl.Objective.recommended(space="features")
+    objective = smdl.Objective.gradients(space="features")
     loss = lambda z, y: F.cross_entropy(z.mT, y, reduction="none").mean(1)  # noqa: E731
     loader = smdl.DataLoader(
         data, model, 4, objective=objective, scoring=smdl.Scoring(loss=loss, pooling="mean"), collate_fn=collate
@@ -283,7 +281,7 @@ def ranks_that_disagree_are_told(folder: Path) -> None:  # noqa: ARG001
     rank = dist.get_rank()
     with pytest.raises(RuntimeError, match=r"ranks must agree on seed: rank . has ., rank . has ."):
         next(iter(smdl.DataLoader(Tuples(32), Net(), 4, seed=rank)))
-    loader, *rest = begun("recommended")
+    loader, *rest = begun("observed")
     run = steps(loader, *rest)
     take(run, 3)
     state = loader.state_dict()
@@ -295,7 +293,7 @@ def ranks_that_disagree_are_told(folder: Path) -> None:  # noqa: ARG001
 
 def weights_of_one_rank_only_reach_both(folder: Path) -> None:  # noqa: ARG001
     """Observed takes samples that were never seen first, without weights, on whichever rank has them."""
-    loader, *rest = begun("recommended")
+    loader, *rest = begun("observed")
     take(steps(loader, *rest), 1)
     rank, epoch = dist.get_rank(), loader.new_epoch()
     own = drawn(np.array([rank, 2 + rank]), np.array([5.0, 0.5]) if rank else None)
@@ -380,16 +378,16 @@ def models_are_unwrapped(folder: Path) -> None:  # noqa: ARG001
 
 
 def workers_read_the_batches_of_their_rank(folder: Path) -> None:  # noqa: ARG001
-    one, *rest = begun("recommended", candidates=smdl.Observed(lag=1))
+    one, *rest = begun("observed", candidates=smdl.Observed(lag=1))
     forked = {"num_workers": 1, "multiprocessing_context": "fork"}  # a new process would import torch
-    two, *others = begun("recommended", candidates=smdl.Observed(lag=1), **forked)
+    two, *others = begun("observed", candidates=smdl.Observed(lag=1), **forked)
     assert take(steps(one, *rest), 6) == take(steps(two, *others), 6)
     assert two.staleness == 1
 
 
 def a_state_goes_to_one_rank_and_back(folder: Path) -> None:
     """Half of the test is in the other process, which has one rank."""
-    for case in ("uniform", "recommended", "uniform_full", "paper"):
+    for case in ("uniform", "observed", "uniform_full", "paper"):
         loader, *rest = begun(case, samples=32)
         run = steps(loader, *rest)
         take(run, 5)
@@ -402,11 +400,11 @@ def a_state_goes_to_one_rank_and_back(folder: Path) -> None:
             again.load_state_dict(torch.load(folder / f"one-{case}-{size}.pt", weights_only=True))
             assert again.epoch == 1
             rows = everywhere(take(steps(again, *rest), 2))
-            assert len({row for one in rows for batch in one for row in batch}) == 16 or case == "recommended"
+            assert len({row for one in rows for batch in one for row in batch}) == 16 or case == "observed"
 
 
 def a_lost_rank_stops_the_other(folder: Path) -> None:  # noqa: ARG001
-    loader, *rest = begun("recommended")
+    loader, *rest = begun("observed")
     run = steps(loader, *rest)
     take(run, 3)
     if dist.get_rank() == 1:
@@ -417,7 +415,7 @@ def a_lost_rank_stops_the_other(folder: Path) -> None:  # noqa: ARG001
 
 def a_head_is_refitted_alike(folder: Path) -> None:  # noqa: ARG001
     alone_on_all: Any = smdl.refit_head(Net(), [Tuples(31)[row] for row in range(31)], copy=True)
-    for data in (Tuples(31), begun("recommended")):
+    for data in (Tuples(31), begun("observed")):
         loader, model = (data, DistributedDataParallel(Net())) if isinstance(data, Tuples) else data[:2]
         if isinstance(data, tuple):
             take(steps(*data), 5)

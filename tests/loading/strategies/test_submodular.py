@@ -22,7 +22,7 @@ def seed_of(rng: np.random.Generator) -> int:
 @pytest.mark.parametrize(
     ("strategy", "objective", "options"),
     [
-        (Submodular(), smdl.Objective.recommended(), {}),
+        (Submodular(), smdl.Objective.gradients(), {}),
         (Submodular("paper"), smdl.Objective.paper(), {}),
         (
             METHODS["paper"].make()[0],

@@ -73,9 +73,6 @@ class Candidates:
         """Take the number of workers. Return how many batches they may read ahead; None is no limit."""
         return None
 
-    def prepare_epoch(self, epoch: Any) -> None:
-        """Do the work of the start of an epoch. `batches` calls it, and a calibration times it."""
-
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         """Take what the training forward computed for these samples of the dataset."""
 

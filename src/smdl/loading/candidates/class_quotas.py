@@ -9,14 +9,14 @@ def deal_equally(classes: np.ndarray, sizes: list[int], rng: np.random.Generator
     """Yield batches of the given sizes, with every class equally often, as far as it has enough samples.
 
     Each class has a shuffled deck of its own, so its samples are drawn equally often, give or take one, and no
-    batch holds a sample twice. Samples whose class is not known yet, −1, are as frequent as in the dataset.
+    batch holds a sample twice.
     """
-    names, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    members = [np.flatnonzero(codes == code) for code in range(len(names))]
-    decks = [np.zeros(0, np.int64) for _ in names]
+    _, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    members = [np.flatnonzero(codes == code) for code in range(len(counts))]
+    decks = [np.zeros(0, np.int64) for _ in counts]
     for size in sizes:
         rows = []
-        for code, count in enumerate(rounded(_shares(names, counts, size), rng)):
+        for code, count in enumerate(rounded(_shares(counts, size), rng)):
             deck = decks[code]
             if len(deck) < count:
                 fresh = rng.permutation(members[code])
@@ -27,20 +27,16 @@ def deal_equally(classes: np.ndarray, sizes: list[int], rng: np.random.Generator
         yield rng.permutation(np.concatenate(rows))
 
 
-def _shares(names: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
+def _shares(counts: np.ndarray, size: int) -> np.ndarray:
     """Return how many samples of each class a batch holds, in fractions of a sample: as many of each class, but all of
     a class that has fewer."""
-    total, known = counts.sum(), names >= 0
-    exact = np.where(known, 0.0, size * counts / total)
-    free = known.copy()
+    exact, free = np.zeros(len(counts)), np.ones(len(counts), bool)
     while free.any():
         exact[free] = (size - exact[~free].sum()) / free.sum()
         small = free & (exact > counts)
         if not small.any():
             break
         exact[small], free = counts[small], free & ~small
-    if not free.any():  # the classes hold too few: the samples of unknown class fill the batch
-        exact[~known] = size - exact[known].sum()
     return exact
 
 

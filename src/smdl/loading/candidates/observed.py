@@ -13,10 +13,9 @@ from torch import Tensor
 from smdl.common.messages import names_checked, number, one_of, whole_number
 from smdl.common.names import FeatureType
 from smdl.common.saved_state import SavedState
-from smdl.engine.pool import Pool, host
+from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
-from smdl.loading.candidates.class_quotas import deal_equally
 from smdl.loading.candidates.random_pool import deal
 from smdl.loading.ranks import Ranks
 from smdl.loading.strategies.strategy import Strategy, drawn
@@ -24,7 +23,6 @@ from smdl.scoring.batches import height, take
 from smdl.scoring.feature_cache import TYPES, FeatureCache
 from smdl.scoring.observation import Observation
 from smdl.scoring.scorer import Scorer
-from smdl.scoring.suspects import Suspects
 
 
 class _Planned(NamedTuple):
@@ -61,11 +59,6 @@ class Observed(Candidates):
             the number of workers: without workers nothing is chosen ahead.
         start: epochs that are plain passes over the data, before selection starts
         rescore: samples forwarded afresh per step, as a fraction of the batch size: those whose features are oldest
-        trust: which labels: "all", or "neighbours" for those that some of the nearest neighbours of a sample have too;
-            the other samples are left out. "auto" is "neighbours" where many labels are contradicted, else "all"; where
-            many labels have hardly any support, it draws the batches of an epoch at random.
-        test_set: what the data is like on which the model will be tested: "like_training", or "balanced", with all
-            classes alike. Then the batches hold every class equally often, and are drawn at random within the classes.
         dtype: how features are kept: float16, bfloat16 or float32
         device: where: "model" is the model's device, "cpu" is main memory
         sketch: keep this many random projections instead of the features. The head cannot be applied to them, so
@@ -91,8 +84,6 @@ class Observed(Candidates):
     lag: int | None = None
     start: int = 1
     rescore: float = 0.0
-    trust: Literal["all", "auto", "neighbours"] = "auto"
-    test_set: Literal["balanced", "like_training"] = "like_training"
     dtype: FeatureType = "float16"
     device: Literal["cpu", "model"] = "model"
     sketch: int | None = None
@@ -104,19 +95,12 @@ class Observed(Candidates):
         self._cache: FeatureCache | None = None
         self._window: deque[_Planned] = deque()
         self._observed_at = np.zeros(0, np.int64)  # the number of the last observation of each sample
-        self._left_out = np.zeros(0, bool)  # samples whose labels are not trusted
-        self._leaves_out = False  # whether there are any
-        self._classes = np.zeros(0, np.int64)  # of each sample, −1 if unknown or not needed
-        self._has_quotas = False  # whether this epoch has every class equally often
-        self._at_random = False  # whether the labels of this epoch are too doubtful to choose by them
         self._observations = 0
         # Floats, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
         self.rescore = number("rescore", self.rescore, "a number ≥ 0", low=0.0)
         self.lag = None if self.lag is None else whole_number("lag", self.lag, 0)
         self.start = whole_number("start", self.start, 0)
-        one_of("trust", self.trust, ("all", "auto", "neighbours"))
-        one_of("test_set", self.test_set, ("balanced", "like_training"))
         one_of("dtype", self.dtype, TYPES)
         one_of("device", self.device, ("cpu", "model"))
         one_of("observe", self.observe, ("auto", "manual"))
@@ -125,10 +109,9 @@ class Observed(Candidates):
 
     def check(self, strategy: Strategy) -> None:
         super().check(strategy)
-        if self.test_set == "balanced" and not strategy.needs_scores:
+        if strategy.needs_label_evidence or strategy.needs_labels:
             raise ValueError(
-                f'test_set="balanced" needs a strategy that scores candidates, because their labels come with the'
-                f" features, got {strategy.describe()}"
+                f'{strategy.describe()} scores no candidates: for candidates=smdl.Observed(), use method="observed"'
             )
 
     def set_workers(self, workers: int) -> int:
@@ -144,8 +127,6 @@ class Observed(Candidates):
         if self._cache is None:
             self._cache = FeatureCache(samples, self.dtype, self.device, self.sketch)
             self._observed_at = np.full(samples, -1, np.int64)
-            self._left_out = np.zeros(samples, bool)
-            self._classes = np.full(samples, -1, np.int64)
 
     def remember(self, scorer: Scorer, rows: np.ndarray, seen: Observation, labels: Tensor | None) -> None:
         assert self._cache is not None
@@ -161,8 +142,8 @@ class Observed(Candidates):
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """A batch is chosen when the batch `lag` steps before it is asked for, however many workers read."""
         assert self.lag is not None
-        if epoch.first_step == 0:
-            self.prepare_epoch(epoch)
+        assert self._cache is not None
+        self._cache.count_seen()
         pools, ranks = self._pools(epoch), epoch.ranks
         waiting = deque((epoch.first_step + k, planned.rows(ranks)) for k, planned in enumerate(self._window))
         next_planned, read = epoch.first_step + len(waiting), None
@@ -183,53 +164,8 @@ class Observed(Candidates):
             yield epoch.own_part(planned.selection) if planned.own is None else planned.own, batch
 
     def _pools(self, epoch: DatasetEpoch) -> list[np.ndarray]:
-        if not self._has_quotas:
-            sizes = epoch.pool_sizes(1.0 if epoch.number < self.start else self.factor)
-            return list(deal(epoch.samples, sizes, epoch.deck()))
-        sizes, rows = epoch.pool_sizes(1.0), np.flatnonzero(~self._left_out)
-        rows = rows if len(rows) >= max(sizes) else np.arange(epoch.samples)
-        return [rows[places] for places in deal_equally(self._classes[rows], sizes, epoch.deck())]
-
-    def prepare_epoch(self, epoch: DatasetEpoch) -> None:
-        """Decide which classes have quotas, and judge the labels: which samples this epoch leaves out, or whether it
-        draws at random. Most samples must have been trained on twice before labels are judged, because features of the
-        first epoch come from very different weights."""
-        assert self._cache is not None
-        self._at_random = self._has_quotas = False
-        self._classes[:] = -1
-        self._cache.count_seen()
-        classes = None
-        if epoch.number >= self.start and epoch.strategy.needs_scores and self._observations:
-            classes = self._cache.classes(epoch.scorer)
-            if self.test_set == "balanced":
-                if classes is None:
-                    raise ValueError(
-                        'test_set="balanced" needs class numbers as targets, and these are not: use'
-                        ' test_set="like_training"'
-                    )
-                self._classes[:], self._has_quotas = classes, True
-        if self.trust == "all" or epoch.number <= self.start or not epoch.strategy.needs_scores:
-            self._leave_out(np.zeros(0, np.int64))
-        elif self.trust == "neighbours" or classes is not None:
-            with epoch.clock("selection"):
-                self._judge(epoch)
-
-    def _judge(self, epoch: DatasetEpoch) -> None:
-        """Judge the labels. Samples that were left out once stay out until labels are found noisy again: a network
-        that has learned wrong labels by heart makes them look right."""
-        assert self._cache is not None
-        if self.trust == "auto":
-            votes = self._cache.sampled_votes(epoch.scorer, epoch.deck())
-            if not votes.noisy:
-                self._at_random = votes.doubtful and not self._leaves_out
-                return
-        rows, votes = self._cache.votes(epoch.scorer, epoch.deck())
-        self._leave_out(rows[votes.suspect])
-
-    def _leave_out(self, rows: np.ndarray) -> None:
-        """Leave these samples out, and no others."""
-        self._left_out[:] = False
-        self._left_out[rows], self._leaves_out = True, len(rows) > 0
+        sizes = epoch.pool_sizes(1.0 if epoch.number < self.start else self.factor)
+        return list(deal(epoch.samples, sizes, epoch.deck()))
 
     def _plan(self, epoch: DatasetEpoch, pools: list[np.ndarray], step: int, now: int) -> _Planned:
         """Choose the batch of a step, with the features and the head of this moment."""
@@ -249,13 +185,7 @@ class Observed(Candidates):
         """Choose among these samples: those never seen first, the rest by the strategy."""
         assert self._cache is not None
         size = epoch.size(step) * (epoch.ranks.size if epoch.together else 1)
-        if self._at_random:
-            return drawn(self._cache.never_seen_first(rows)[:size])
         if not epoch.strategy.needs_scores:
-            kept = self._trusted(rows, size)
-            rows = rows if kept is None else rows[kept]
-            if len(rows) == size:
-                return drawn(rows)
             return epoch.choose(None, np.arange(len(rows)), size, step, epoch.together).renumbered(rows)
         with epoch.clock("scoring"):
             first, pool = self._scored(epoch, rows, size)
@@ -270,32 +200,22 @@ class Observed(Candidates):
         weights = None if chosen.weights is None else np.concatenate([np.ones(len(first)), chosen.weights])
         return Selection(np.concatenate([first, chosen.indices]), gains, chosen.value, weights=weights)
 
-    def _trusted(self, rows: np.ndarray, size: int) -> np.ndarray | None:
-        """Return which of these samples may be chosen, (n,) bool; None if all may."""
-        if not self._leaves_out:
-            return None
-        trusted = ~self._left_out[rows]
-        return trusted if np.count_nonzero(trusted) >= size else None
-
     def _scored(self, epoch: DatasetEpoch, rows: np.ndarray, size: int) -> tuple[np.ndarray, Pool | None]:
         """Return samples that need no choice, and the scores of the candidates for the rest of the batch."""
         assert self._cache is not None
         read = epoch.strategy.evidence
         # First, because ranks may differ below, and a sharded head is collective.
         found = self._cache.scores(epoch.scorer, rows, losses=read is None or "losses" in read)
-        kept = self._trusted(rows, size)
-        left = rows if kept is None else rows[kept]
-        if len(left) == size or found is None:
-            return left[:size], None
+        if len(rows) == size or found is None:
+            return rows[:size], None
         (scores, seen), first = found, rows[:0]
         if seen is not None:
-            kept = np.ones(len(rows), bool) if kept is None else kept
-            first, kept = rows[kept & ~seen][:size], kept & seen
+            first = rows[~seen][:size]
             if len(first) == size:
                 return first, None
-        if kept is not None and np.count_nonzero(kept) < len(rows):
-            rows, at = rows[kept], torch.from_numpy(kept)
-            scores = scores.each(lambda values: values[at])
+            if not seen.all():
+                rows, at = rows[seen], torch.from_numpy(seen)
+                scores = scores.each(lambda values: values[at])
         pool = epoch.scorer.pool(scores, None if epoch.reference is None else epoch.reference[rows])
         pool.rows = rows
         return first, pool
@@ -325,9 +245,6 @@ class Observed(Candidates):
             "window": window,
             "observed_at": torch.from_numpy(self._observed_at.copy()),
             "observations": self._observations,
-            "left_out": torch.from_numpy(self._left_out.copy()),
-            "classes": torch.from_numpy(self._classes.copy()),
-            "at_random": self._at_random,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -335,28 +252,9 @@ class Observed(Candidates):
         saved, samples = SavedState("the state of Observed", state, self.state_dict()), len(self._observed_at)
         window = [_Planned.of(one, samples) for one in saved["window"]]
         observed_at = saved.whole("observed_at", samples, least=-1)
-        observations, left_out = saved.count("observations"), saved.flags("left_out", samples)
-        classes, at_random = saved.whole("classes", samples, least=-1), saved.flag("at_random")
+        observations = saved.count("observations")
         self._cache.load_state_dict(saved["cache"])
         self._window, self._observed_at, self._observations = deque(window), observed_at, observations
-        self._left_out, self._classes, self._at_random = left_out, classes, at_random
-        self._leaves_out = bool(left_out.any())
-        self._has_quotas = bool((classes >= 0).any())
-
-    def suspects(self, scorer: Scorer, count: int | None = None) -> Suspects:
-        """Return the samples with suspect labels, or the `count` most suspicious ones. The order is by the share of the
-        neighbours with the label plus the probability that the head gives it."""
-        assert self._cache is not None
-        rows, votes = self._cache.votes(scorer, np.random.default_rng(0))
-        if len(rows) == 0:
-            raise ValueError("suspects needs features of samples that were trained on, and there are none yet")
-        found = np.flatnonzero(votes.suspect) if count is None else np.arange(len(rows))
-        scored = self._cache.scores(scorer, rows[found])
-        assert scored is not None
-        assert scored[0].losses is not None
-        losses = host(scored[0].losses)
-        order = np.argsort(votes.own[found] + np.exp(-losses), kind="stable")[:count]
-        return Suspects(rows[found][order], votes.own[found][order], losses[order], votes.contradicted)
 
 
 def _taken_from(waiting: deque[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:

@@ -10,6 +10,7 @@ import numpy as np
 from smdl.common.messages import names_checked, number
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each
+from smdl.loading.candidates.class_quotas import deal_equally
 from smdl.loading.ranks import Ranks
 from smdl.scoring.batches import height, join, take
 
@@ -44,8 +45,12 @@ class RandomPool(Candidates):
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """Workers read the pools ahead: those do not depend on the model. Scoring waits for the weights of its step."""
-        pools, ranks = deal(epoch.samples, epoch.pool_sizes(self.factor), epoch.deck()), epoch.ranks
-        plan = islice(((step, ranks.share(rows)) for step, rows in enumerate(pools)), epoch.first_step, None)
+        if epoch.first_step == 0:
+            epoch.strategy.begin_epoch()
+        ranks = epoch.ranks
+        plan = islice(
+            ((step, ranks.share(rows)) for step, rows in enumerate(self._pools(epoch))), epoch.first_step, None
+        )
         scored = epoch.both and epoch.strategy.needs_scores
         for step, (rows, batch, scoring) in enumerate(epoch.read(plan, scored), start=epoch.first_step):
             if height(batch) != len(rows):
@@ -60,6 +65,15 @@ class RandomPool(Candidates):
             with epoch.clock("data"):
                 batch = take(batch, chosen.indices)
             yield chosen.renumbered(rows), batch
+
+    def _pools(self, epoch: DatasetEpoch) -> Iterator[np.ndarray]:
+        """Yield the candidates of each step: samples that the strategy admits, if they are enough for a pool."""
+        sizes, rows, classes = epoch.pool_sizes(self.factor), epoch.strategy.admitted, epoch.strategy.quotas
+        if rows is None or len(rows) < max(sizes, default=0):
+            rows = np.arange(epoch.samples)
+        deck = epoch.deck()
+        places = deal(len(rows), sizes, deck) if classes is None else deal_equally(classes[rows], sizes, deck)
+        return (rows[chosen] for chosen in places)
 
     def _choose_together(
         self, epoch: DatasetEpoch, rows: np.ndarray, batch: Any, scoring: Any, step: int

@@ -27,6 +27,8 @@ class Strategy:
             trained for so many epochs on the half of the data that does not hold the sample
         needs_losses: `observe` gets the loss of every sample trained on
         needs_errors: with needs_losses: `observe` gets ‖p − onehot(y)‖ of every sample trained on instead of its loss
+        needs_label_evidence: with needs_losses: `observe` gets what the outputs say about each label, (B, 6), see
+            `smdl.scoring.label_check`, if the targets are class numbers; otherwise it gets nothing
         needs_labels: `set_labels` gets the class number of every sample of the dataset, before the first step
         needs_all: candidates must be the whole dataset, at every step: the strategy draws by its own rule
         needs_length: `selects_at` depends on the length of the run
@@ -36,6 +38,8 @@ class Strategy:
         gathers: whether it learns in `select`, from what `gather` returns.
         draws_seldom: `select` hardly ever needs a random number. Making a generator takes longer than a small
             selection, so it is made at the first draw, and `rng` has the methods of a generator but is none
+        admitted: rows of the dataset from which RandomPool draws in this epoch; None is all of them
+        quotas: class of each sample, (N,), if the pools of RandomPool hold every class equally often
         spread: shares the parts of a search among the ranks; set by the loader.
 
     Examples:
@@ -55,6 +59,7 @@ class Strategy:
     needs_holdout: int = 0
     needs_losses: bool = False
     needs_errors: bool = False
+    needs_label_evidence: bool = False
     needs_labels: bool = False
     needs_all: bool = False
     needs_length: bool = False
@@ -62,6 +67,8 @@ class Strategy:
     gathers: bool = False
     draws_seldom: bool = False
     evidence: frozenset[str] | None = None
+    admitted: np.ndarray | None = None
+    quotas: np.ndarray | None = None
     #: Shares the parts of a search among the ranks; None unless all ranks make the same choice. Set by the loader.
     spread: Spread | None = None
 
@@ -75,6 +82,9 @@ class Strategy:
 
     def set_labels(self, labels: np.ndarray) -> None:
         """Take the class number of every sample of the dataset. Called once, by the loader, if `needs_labels`."""
+
+    def begin_epoch(self) -> None:
+        """Decide which samples are `admitted`. RandomPool calls it before the first step of an epoch."""
 
     def selects_at(self, epoch: int, step: int, steps: int) -> bool:  # noqa: ARG002
         """Whether a step, of `steps` in its epoch, chooses among candidates; otherwise its batch is drawn at random.

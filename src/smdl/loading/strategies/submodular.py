@@ -23,7 +23,7 @@ class Submodular(Strategy):
 
     def __init__(
         self,
-        objective: Objective | ObjectiveName = "recommended",
+        objective: Objective | ObjectiveName = "gradients",
         *,
         optimizer: OptimizerName = "auto",
         partitions: int = 1,
