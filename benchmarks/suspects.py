@@ -68,7 +68,7 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
     clean = load(with_overrides(TrainConfig(), merged(BASE, {"data": {**values, "label_noise": 0.0}})).data)
     wrong = (labels != whole(clean.train)[1]).numpy()
     torch.manual_seed(seed)
-    found, contradicted, clock, seconds = {}, 0.0, Clock(), {"training": 0.0}
+    found, noise_found, clock, seconds = {}, 0.0, Clock(), {"training": 0.0}
     while training.epoch < training.epochs:
         for _ in training.steps():
             pass
@@ -77,7 +77,7 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
         name = "suspects" if training.epoch == training.epochs else "early"
         if name not in found and 3 * training.epoch >= training.epochs:
             listed = loader.suspects()
-            seconds[name], contradicted = clock(), listed.contradicted
+            seconds[name], noise_found = clock(), listed.noise
             found[name] = judged(wrong, loader.suspects(int(wrong.sum())).indices, listed.indices)
             clock()
     for name in ("in_sample", "cross"):
@@ -89,7 +89,7 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
         found[name] = judged(wrong, ranking, issues)
         seconds[name] = clock()
     error = training.evaluate()["test_error"]
-    shown = {"contradicted": contradicted, "test_error": error, "errors": int(wrong.sum())}
+    shown = {"noise": noise_found, "test_error": error, "errors": int(wrong.sum())}
     return {"key": [data, noise, seed], **found, "seconds": seconds, **shown}
 
 
@@ -158,7 +158,7 @@ def show(lines: list[dict[str, Any]]) -> None:
     commits, seeds = ({line[name] for line in lines} for name in ("commit", "seed"))
     print(f"\nCommit {', '.join(sorted(map(str, commits)))}; seeds {', '.join(map(str, sorted(seeds)))}.")
     print("Precision of the first k, k the number of errors / precision, recall of the list without `count`; in %\n")
-    columns = ("data", "noise", *LISTS.values(), "contradicted, %", "test error, %")
+    columns = ("data", "noise", *LISTS.values(), "estimated noise, %", "test error, %")
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for data, noise in dict.fromkeys((line["data"], line["noise"]) for line in lines):
         these = [line for line in lines if (line["data"], line["noise"]) == (data, noise)]
@@ -166,7 +166,7 @@ def show(lines: list[dict[str, Any]]) -> None:
         for name in LISTS:
             first, precision, recall = (100 * fmean(column) for column in zip(*(o[name] for o in these), strict=True))
             cells.append(f"{first:.0f} / {precision:.0f}, {recall:.0f}")
-        cells += [f"{100 * fmean(line[name] for line in these):.1f}" for name in ("contradicted", "test_error")]
+        cells += [f"{100 * fmean(line[name] for line in these):.1f}" for name in ("noise", "test_error")]
         print(f"| {data} | {100 * noise:.0f} % | {' | '.join(cells)} |")
     print()
     for name in ("training", *LISTS):

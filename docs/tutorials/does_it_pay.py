@@ -53,7 +53,7 @@ def train(make_loader, seed):
 report = smdl.compare(
     train,
     dataset,
-    methods=("uniform", "balanced", "recommended"),
+    methods=("uniform", "balanced", "observed"),
     seeds=5,
     steps=200,
     batch_size=32,
@@ -75,7 +75,7 @@ plt.show()
 # %% [markdown]
 # This compared equal *steps*. A method that takes longer per step looks free then. `minutes=10` in place of `steps=`
 # gives every method equal *time*, which is what you pay for; it needs more minutes than this page has. On a network as
-# small as this one the time matters: a step of `recommended` takes nearly twice as long
+# small as this one the time matters: a step of `observed` takes nearly twice as long
 # ([performance](../performance.md#what-a-training-step-costs)).
 #
 # ## Labelling: what would have been saved?

@@ -52,11 +52,11 @@ def run(method, seed, epochs=15):
 print(smdl.DataLoader(dataset, torch.nn.Linear(64, 10), batch_size=32))
 
 # %% [markdown]
-# Three methods: `uniform` is plain SGD, `balanced` draws every class equally often, and `recommended`, the default,
+# Three methods: `uniform` is plain SGD, `balanced` draws every class equally often, and `observed`
 # chooses the samples whose last-layer gradients represent a pool of three batches. It reads no class counts.
 
 # %%
-methods = ("uniform", "balanced", "recommended")
+methods = ("uniform", "balanced", "observed")
 runs = {method: [run(method, seed) for seed in range(5)] for method in methods}
 for method in methods:
     mean = np.array([accuracy.mean() for accuracy, _ in runs[method]])
@@ -83,8 +83,8 @@ plt.show()
 # %% [markdown]
 # ## What to take from this
 #
-# - If the labels show the imbalance, try `balanced` first: it is simple and costs nothing.
-# - `recommended` helps where the tail is not in the labels as well, such as rare kinds within a class; but it prefers
-#   samples that the model gets wrong, and wrong labels among them. [Where it pays](../results.md), with intervals.
+# - If the labels show the imbalance, use `balanced`, or the default with `options={"test_set": "balanced"}`: it is simple
+#   and costs nothing.
+# - `observed` balances less, and prefers samples that the model gets wrong, wrong labels among them. [Where it pays](../results.md), with intervals.
 # - Stop and resume: `loader.state_dict()` is exact, mid-epoch too. More: [the loader](../loader.md),
 #   [other models and losses](../models.md), [Lightning, transformers, Accelerate, skorch](../trainers.md).

@@ -155,7 +155,7 @@ def run(method, seed, epochs=8):
     return curve
 
 
-curves = {method: np.array([run(method, seed) for seed in range(3)]) for method in ("uniform", "paper", "recommended")}
+curves = {method: np.array([run(method, seed) for seed in range(3)]) for method in ("uniform", "paper", "observed")}
 figure, axis = plt.subplots(figsize=(7, 3.6))
 for method, each in curves.items():
     axis.plot(range(1, 9), each.mean(axis=0), marker="o", label=method)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Find wrong labels
 #
-# A loader that keeps the features of training can say which labels their neighbours contradict: no second model, no
-# further forward pass. This page makes 10 % of the digits' labels wrong, finds most of them, and corrects them.
+# The default loader keeps what the training forwards say about the labels, and can say which are probably wrong: no
+# second model, no further forward pass. This page makes 10 % of the digits' labels wrong, finds most of them, and corrects them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -68,7 +68,7 @@ plt.show()
 # %% [markdown]
 # ## How far down the list?
 #
-# `suspects(count=…)` ranks any number of samples, whatever their support.
+# `suspects(count=…)` ranks any number of samples. Without `count` the list is as long as labels seem to be wrong.
 
 # %%
 ranked = loader.suspects(count=400).indices
@@ -101,6 +101,6 @@ for name, labels in table.items():
 #
 # - Call it in time: a model that trains for long memorises wrong labels, and then finds none.
 # - Rare samples look like errors. Look before you delete.
-# - With two classes, or one class that is always confused with the same other one, it finds little.
+# - It needs four classes or more. One class that is always confused with the same other one looks like a hard one.
 #
 # Measured beside cleanlab on three data sets, with the rows that it loses: [wrong labels](../suspects.md).

@@ -93,7 +93,7 @@ def test_rare_classes_gain():
 
 def test_kept_features_are_used_without_a_forward():
     data, model = tail(), network()
-    loader = smdl.DataLoader(data, model, batch_size=20, seed=0)
+    loader = smdl.DataLoader(data, model, batch_size=20, method="observed", seed=0)
     for inputs, targets in loader:
         F.cross_entropy(model(inputs), targets)  # the weights stay, so kept features are those of one pass
     expected: Any = smdl.refit_head(model, data, copy=True)

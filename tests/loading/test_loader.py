@@ -99,7 +99,10 @@ def test_the_length_is_exact(n, data, drop_last, case):
 def test_no_sample_is_drawn_twice_where_the_candidates_are_all_of_v(case):
     loader = make(case, Tuples(30), Net(), drop_last=False)
     seen = [*chain(*epoch_of(loader))]
-    if isinstance(loader.candidates, smdl.Full | smdl.Observed) or case == "uniform":  # Observed: the first epoch
+    if isinstance(loader.candidates, smdl.Full | smdl.Observed) or case in (
+        "uniform",
+        "recommended",
+    ):
         assert sorted(seen) == list(range(30))
     else:
         assert len(seen) == 30
@@ -133,7 +136,7 @@ def test_every_pool_is_fresh_and_read_once(case, sizes):
 
 def test_all_of_v_is_scored_before_steps_0_k_2k():
     data = Tuples(30)
-    loader = make("recommended_full", data, Net(), scoring_batch_size=7)
+    loader = make("observed_full", data, Net(), scoring_batch_size=7)
     for epoch in range(2):
         for step, _ in zip(range(8), loader, strict=True):
             assert loader.forwards == 30 * (3 * epoch + step // 3 + 1)
@@ -145,11 +148,11 @@ def test_all_of_v_is_scored_before_steps_0_k_2k():
 def test_scoring_goes_batch_by_batch():
     seen, model = [], Net()
     model.register_forward_hook(lambda *args: seen.append(len(args[2])))
-    next(iter(make("recommended_full", Tuples(30), model, scoring_batch_size=8)))
+    next(iter(make("observed_full", Tuples(30), model, scoring_batch_size=8)))
     assert seen == [8, 8, 8, 6]
 
 
-@pytest.mark.parametrize("case", ["fresh", "recommended_full"])
+@pytest.mark.parametrize("case", ["fresh", "observed_full"])
 def test_the_scoring_dataset_is_scored_and_the_dataset_trained_on(case):
     data, evaluation = Shifted(30), Tuples(30)
     loader = make(case, data, Net(), scoring_dataset=evaluation)
@@ -336,7 +339,7 @@ def test_wrong_types_are_type_errors(options, message):
         smdl.DataLoader(**{"dataset": Tuples(30), "model": Net(), "batch_size": 4, **options})
 
 
-@pytest.mark.parametrize("case", ["uniform", "fresh", "recommended_full"])
+@pytest.mark.parametrize("case", ["uniform", "fresh", "observed_full"])
 def test_samples_lost_in_the_collate_function_are_missed(case):
     lossy = lambda items: default_collate(items[:-1])  # noqa: E731
     with pytest.raises(ValueError, match=r"collate_fn must make one row of each sample, got \d+ rows of \d+ samples"):
@@ -353,7 +356,7 @@ def test_a_model_that_diverged_stops_the_loader():
 
 
 def test_the_time_is_accounted_for():
-    loader = smdl.DataLoader(Tuples(30), Net(), 4)
+    loader = smdl.DataLoader(Tuples(30), Net(), 4, method="observed")
     epoch_of(loader)
     epoch_of(loader)
     assert list(loader.seconds) == ["data", "scoring", "selection"]

@@ -140,8 +140,16 @@ def test_a_method_of_ones_own_comes_by_its_path():
         ({"method": "own_methods:nothing"}, ValueError, "unknown method in own_methods 'nothing'"),
         ({"method": "papper"}, ValueError, "unknown method 'papper'; did you mean 'paper'.*, or package.module:name"),
         ({"method": "uniform", "options": {"pressure": 1}}, ValueError, "method uniform takes no options, got 'pressu"),
-        ({"options": {"partitons": 1}}, ValueError, "unknown option of method recommended 'partitons'; did you mean"),
-        ({"candidates": {"evry": 1}}, ValueError, "unknown option of candidates Observed 'evry'. Choose one of dev"),
+        (
+            {"method": "paper", "options": {"partitons": 1}},
+            ValueError,
+            "unknown option of method paper 'partitons'; did you mean",
+        ),
+        (
+            {"method": "observed", "candidates": {"evry": 1}},
+            ValueError,
+            "unknown option of candidates Observed 'evry'. Choose one of dev",
+        ),
         ({"candidates": {"kind": "ful"}}, ValueError, "unknown candidates.kind 'ful'; did you mean 'full'"),
     ],
 )
@@ -160,11 +168,11 @@ def test_a_source_is_changed_or_replaced_by_name():
 
 def test_every_term_and_option_of_an_objective_is_taken_by_the_config():
     for name in smdl.Objective.terms():
-        objective = make_method(TrainConfig(objective={name: 0.5})).objective
+        objective = make_method(TrainConfig(method="observed", objective={name: 0.5})).objective
         assert objective == smdl.Objective(**{name: 0.5})
     for name, value in (("distance", "cosine"), ("sigma", 2.0), ("space", "gradients"), ("normalize", "candidates"),
                         ("concave", "log"), ("kernel", "cosine"), ("noise", 2.0), ("neighbours", 3)):  # fmt: skip
-        objective = make_method(TrainConfig(objective={name: value})).objective
+        objective = make_method(TrainConfig(method="observed", objective={name: value})).objective
         assert objective == smdl.Objective.gradients(**{name: value})
 
 

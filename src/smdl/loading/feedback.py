@@ -17,6 +17,9 @@ from smdl.scoring.label_check import WIDTH
 from smdl.scoring.observation import Doubt, Observation, Observer
 from smdl.scoring.scorer import Scorer
 
+#: Batches whose evidence about labels is computed at once.
+HELD = 16
+
 
 class Feedback:
     """Passes losses, features and logits of the training forward on to the strategy and the candidates.
@@ -40,7 +43,8 @@ class Feedback:
         self._missed: Tensor | int = 0  # rows of all batches so far that were not recognised
         self._rows = 0  # of all batches so far
         self._warned = False  # of rows that were not recognised
-        self._gave_up = False  # whether nothing is learned, because batches cannot be recognised
+        self._gave_up = False  # whether nothing can be learned, where the strategy can do without
+        self._held: list[tuple[np.ndarray, Tensor, Tensor]] = []  # rows, outputs and labels whose evidence is not taken
         self._record: StepRecord | None = None  # with several ranks: what they have to exchange about it
         self._ranks = Ranks()
 
@@ -50,8 +54,20 @@ class Feedback:
         return self._record is not None
 
     def forget(self) -> None:
-        """Drop what ranks have still to exchange."""
+        """Drop what is not passed on yet."""
         self._record = None
+        self._held.clear()
+
+    def flush(self) -> None:
+        """Pass on the evidence about labels of the last batches."""
+        if not self._held:
+            return
+        rows, outputs, labels = zip(*self._held, strict=True)
+        self._held.clear()
+        evidence = self._scorer.criterion.label_evidence(torch.cat(outputs), torch.cat(labels))
+        self._gave_up = evidence is None
+        if evidence is not None:
+            self._strategy.observe(np.concatenate(rows), host(evidence).astype(np.float64))
 
     def expect(self, selection: Selection, batch: Any, ranks: Ranks, check: bool) -> None:
         """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
@@ -60,7 +76,7 @@ class Feedback:
         if self._observer is not None or self.needs_features:
             targets = self._scorer.criterion.targets(batch)
             self._targets = None if targets is None else targets.clone()  # the loop may change them in place
-            if self._observer is not None:
+            if self._observer is not None and not self._gave_up:
                 self._start(batch)
             if ranks.size > 1:
                 targets = self._scorer.kept.targets(self._targets)
@@ -76,7 +92,7 @@ class Feedback:
         except (TypeError, ValueError) as error:
             if not self._strategy.needs_label_evidence:
                 raise
-            self._observer, self._gave_up = None, True
+            self._gave_up = True
             warnings.warn(
                 f"method {self._method} cannot check the labels, because it cannot tell what the model says about a"
                 f' batch, and leaves nothing out: {error}. options={{"check_labels": False}} says that this is meant',
@@ -116,14 +132,17 @@ class Feedback:
             more = self._strategy.needs_errors or self._strategy.needs_label_evidence  # than losses
             if more and outputs is None:
                 raise ValueError(f"method {self._method} needs the logits of the batch: call observe(logits=...)")
-            found = self._losses(places, outputs) if losses is None or more else losses
-            if found is not None:
-                self._keep_losses(places, found)
+            if self._strategy.needs_label_evidence and self._ranks.size == 1:
+                self._hold(Observation(None, outputs, None), places)
+            else:
+                found = self._losses(places, outputs) if losses is None or more else losses
+                if found is not None:
+                    self._keep_losses(places, found)
         self._received = self._rows_known = True
 
     def take(self) -> None:
         """Pass on what the training forwards of the current batch have shown so far."""
-        if self._observer is None or self._selection is None:
+        if self._observer is None or self._selection is None or self._gave_up:
             return
         seen = self._observer.finish()
         if self._ranks.size == 1:
@@ -183,10 +202,9 @@ class Feedback:
             )
 
     def _warn_if_missing(self) -> None:
-        strategy = self._strategy
-        if self._received or (strategy.needs_label_evidence and self._scorer.criterion.loss is None):
+        if self._received:
             return
-        self._warned = True
+        self._warned, strategy = True, self._strategy
         need = "the training losses" if strategy.needs_losses else "the features of the training forward"
         need = "the outputs of the training forward, to check the labels," if strategy.needs_label_evidence else need
         call = "losses" if strategy.needs_losses else "features=..., logits=..."
@@ -227,7 +245,9 @@ class Feedback:
     def _keep(self, seen: Observation, places: np.ndarray | None = None) -> None:
         """Pass on what is known of these rows of the current batch, by default all."""
         assert self._selection is not None
-        if self.needs_features and self._ranks.size > 1:
+        if self._strategy.needs_label_evidence and self._ranks.size == 1:
+            self._hold(seen, places)
+        elif self.needs_features and self._ranks.size > 1:
             if self._record is not None:
                 assert seen.features is not None
                 everywhere = np.arange(len(self._selection)) if places is None else places
@@ -242,11 +262,27 @@ class Feedback:
                 rows = rows[places]
                 labels = None if labels is None else labels[torch.from_numpy(places).to(labels.device)]
             self._candidates.remember(self._scorer, rows, seen, labels)
-        if self._strategy.needs_losses:
+        if self._strategy.needs_losses and not (self._strategy.needs_label_evidence and self._ranks.size == 1):
             places = np.arange(len(self._selection)) if places is None else places
             losses, found = self._losses(places, seen.logits), slice(None) if seen.found is None else host(seen.found)
             if losses is not None:
                 self._keep_losses(places[found], losses[found])
+
+    def _hold(self, seen: Observation, places: np.ndarray | None) -> None:
+        """Hold outputs and labels until there are those of HELD batches: a few calls for all take less time."""
+        assert self._selection is not None
+        criterion, rows, labels, outputs = self._scorer.criterion, self._selection.indices, self._targets, seen.logits
+        criterion.decide(outputs, labels)
+        if outputs is None or labels is None or criterion.loss is None:
+            self._gave_up = True
+            return
+        if places is not None:
+            rows, labels = rows[places], labels[torch.from_numpy(places).to(labels.device)]
+        if seen.found is not None:
+            rows, outputs, labels = rows[host(seen.found)], outputs[seen.found], labels[seen.found.to(labels.device)]
+        self._held.append((rows, outputs, labels))
+        if len(self._held) >= HELD:
+            self.flush()
 
     def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray | None:
         """Return what the strategy learns from these outputs; None if it takes what there is, and there is nothing."""
@@ -254,12 +290,14 @@ class Feedback:
         if strategy.needs_label_evidence:
             criterion.decide(logits, self._targets)
             if logits is None or self._targets is None or criterion.loss is None:
+                self._gave_up = True
                 return None
         assert logits is not None
         assert self._targets is not None
         targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
         if strategy.needs_label_evidence:
             evidence = criterion.label_evidence(logits, targets)
+            self._gave_up = evidence is None
             return None if evidence is None else host(evidence)
         return host((criterion.error_norms if strategy.needs_errors else criterion.losses)(logits, targets))
 

@@ -221,12 +221,14 @@ class DataLoader(Loader):
         if count is not None:
             whole_number("count", count)
         self._feedback.take()
+        self._feedback.flush()
         return self.strategy.suspects(count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that decides the batches still to come, the same on every rank. Within an epoch call it on
         every rank: what they observed of the current batch is exchanged first. Between epochs one rank may call it."""
         self._finish_step()
+        self._feedback.flush()
         trained = None if self.reference is None else self.reference.trained
         ranks = self._step_batch // self.batch_size
         return {**super().state_dict(), "ranks": ranks, "reference": trained, "scoring": self.scorer.state_dict()}
@@ -304,6 +306,7 @@ class DataLoader(Loader):
                 " new loader for it"
             )
         iteration, batch = super()._start_iteration(), self.batch_size * self._ranks.size
+        self._feedback.flush()
         if batch > self._samples:
             raise ValueError(
                 f"batch_size × ranks must be at most the dataset's {self._samples} samples, got {self.batch_size} ×"

@@ -70,8 +70,9 @@ class LabelRecord:
         rows, evidence = rows[finite], evidence[finite]
         if len(rows) == 0:
             return
-        self._sums[rows] += np.where(self._forwards[rows, None] > 0, evidence[:, :4], 0.0)
-        self._forwards[rows] += 1
+        before = self._forwards[rows] + _times_before(rows)
+        np.add.at(self._sums, rows, np.where(before[:, None] > 0, evidence[:, :4], 0.0))
+        np.add.at(self._forwards, rows, 1)
         self._labels[rows], self._classes = evidence[:, 4].astype(np.int64), int(evidence[0, 5])
 
     def noise(self) -> float | None:
@@ -100,10 +101,7 @@ class LabelRecord:
         labels, classes = self._labels, int(self._labels.max(initial=0)) + 1
         sizes = np.bincount(labels[labels >= 0], minlength=classes)
         room = np.floor(PART * sizes) - np.bincount(labels[left_out], minlength=classes)
-        order = np.argsort(labels[rows], kind="stable")
-        of = labels[rows][order]
-        place = np.arange(len(rows)) - np.searchsorted(of, of)  # within its class
-        left_out[rows[order][place < room[of]]] = True
+        left_out[rows[_times_before(labels[rows]) < room[labels[rows]]]] = True
 
     def suspects(self, count: int | None = None) -> Suspects:
         """Return the `count` samples whose labels are least probable, by default as many as labels seem to be wrong. A
@@ -149,3 +147,10 @@ class LabelRecord:
         forwards, labels = saved.whole("forwards", n, least=0), saved.whole("labels", n, least=-1)
         self._sums, self._forwards, self._labels = sums, forwards, labels
         self._classes, self._most = classes, most
+
+
+def _times_before(values: np.ndarray) -> np.ndarray:
+    """Return how often each value occurs before its place."""
+    order, found = np.argsort(values, kind="stable"), np.empty(len(values), np.int64)
+    found[order] = np.arange(len(values)) - np.searchsorted(values[order], values[order])
+    return found

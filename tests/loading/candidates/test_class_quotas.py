@@ -130,5 +130,5 @@ def test_targets_that_are_no_classes_are_refused():
 
 
 def test_candidates_that_are_scored_are_refused():
-    with pytest.raises(ValueError, match='scores no candidates: for .*, use method="observed"'):
+    with pytest.raises(ValueError, match=r'scores no candidates: for .*, use method="observed"'):
         smdl.DataLoader(tail(), model(), 12, method="recommended", candidates=smdl.Observed())

@@ -95,7 +95,7 @@ def test_workers_change_nothing(lag):
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_by_default_as_many_batches_are_chosen_ahead_as_there_are_workers(workers):
-    loader = smdl.DataLoader(Tuples(40), Net(), 4, num_workers=workers)
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, method="observed", num_workers=workers)
     assert isinstance(loader.candidates, smdl.Observed)
     assert loader.candidates.lag == workers
     seen = []
@@ -394,7 +394,7 @@ def test_a_large_cache_is_announced(monkeypatch):
     monkeypatch.setattr(feature_cache, "ANNOUNCED", 400)
     model = Net()
     with pytest.warns(UserWarning, match=r"will keep 6 numbers for each of 40 samples: 0.0 GB. .* sketch=256"):
-        epoch_of(smdl.DataLoader(Tuples(40), model, 4))
+        epoch_of(smdl.DataLoader(Tuples(40), model, 4, method="observed"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -450,11 +450,12 @@ def test_a_damaged_state_is_refused_and_changes_nothing(change, message):
 
 def test_the_scoring_dataset_is_refused_because_nothing_is_scored():
     with pytest.raises(ValueError, match="scoring_dataset has no effect with candidates=Observed"):
-        smdl.DataLoader(Tuples(40), Net(), 4, scoring_dataset=Tuples(40))
+        smdl.DataLoader(Tuples(40), Net(), 4, method="observed", scoring_dataset=Tuples(40))
 
 
 def test_features_from_a_callable_cannot_be_observed():
-    loader = smdl.DataLoader(Tuples(40), Net(), 4, scoring=smdl.Scoring(features=lambda _, batch: batch[0]))
+    how = smdl.Scoring(features=lambda _, batch: batch[0])
+    loader = smdl.DataLoader(Tuples(40), Net(), 4, method="observed", scoring=how)
     with pytest.raises(ValueError, match="features= is a callable, so a training forward does not show its features"):
         next(iter(loader))
 
@@ -492,14 +493,6 @@ def test_scores_of_the_cache_are_those_of_the_head_now():
     assert fresh.errors is found[0].errors is None, "they follow from the probabilities"
     for one, other in zip(found[0][:4], fresh[:4], strict=True):
         assert torch.allclose(one, other, atol=1e-6)
-
-
-def test_samples_that_were_never_seen_are_drawn_first():
-    data, rows = Tuples(8), np.array([5, 0, 7, 2, 1])
-    cache, scorer = FeatureCache(8, "float32", "model", None), Scorer(frozen())
-    scorer.find_tap((data.x, data.y))
-    cache.write(scorer, np.array([5, 2, 3]), None, data.x[:3], torch.zeros(3, CLASSES), data.y[:3])
-    assert cache.never_seen_first(rows).tolist() == [0, 7, 1, 5, 2]
 
 
 class Shuffled(Net):

@@ -62,8 +62,9 @@ class RandomPool(Candidates):
                 continue
             pool = epoch.score_rows(scoring, rows) if needed else None
             chosen = epoch.choose(pool, np.arange(len(rows)), epoch.size(step), step)
-            with epoch.clock("data"):
-                batch = take(batch, chosen.indices)
+            if len(chosen) < len(rows) or not np.array_equal(chosen.indices, np.arange(len(rows))):
+                with epoch.clock("data"):
+                    batch = take(batch, chosen.indices)
             yield chosen.renumbered(rows), batch
 
     def _pools(self, epoch: DatasetEpoch) -> Iterator[np.ndarray]:

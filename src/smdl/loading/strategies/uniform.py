@@ -10,6 +10,8 @@ from smdl.loading.strategies.strategy import Strategy, drawn
 class Uniform(Strategy):
     """Draws every batch with the same probability."""
 
+    draws_seldom = True
+
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG002
         if batch_size == len(remaining):  # a random pool is shuffled already
             return drawn(remaining)
