@@ -2,7 +2,8 @@
 # # Find wrong labels
 #
 # The default loader keeps what the training forwards say about the labels, and can say which are probably wrong: no
-# second model, no further forward pass. This page makes 10 % of the digits' labels wrong, finds most of them, and corrects them.
+# second model, no further forward pass. This page makes 10 % of the digits' labels wrong, finds most of them, and
+# corrects them.
 
 # %%
 import matplotlib.pyplot as plt

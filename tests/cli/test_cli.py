@@ -69,7 +69,7 @@ def test_train_writes_one_folder_that_says_everything(capsys):
         (["--method", "uniform"], "digits-uniform-0"),
         (["--method", "loss", "--seed", "3", "--options.pressure", "50"], "digits-loss-3"),
         (["--method=paper", "--candidates.every", "2", "--objective.distance", "cosine"], "digits-paper-0"),
-        (["--objective.redundancy", "1"], "digits-recommended-0"),
+        (["--method=observed", "--objective.redundancy", "1"], "digits-observed-0"),
         (["--method", "smdl.loading.strategies.uniform:Uniform"], "digits-smdl.loading.strategies.uniform.Uniform-0"),
     ],
 )

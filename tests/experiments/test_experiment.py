@@ -15,10 +15,9 @@ import pytest
 import yaml
 
 from smdl.cli.commands import main
-from smdl.common import clock
 from smdl.common.progress import ArmProgress, Display
 from smdl.common.storage import BusyError, locked, read_json
-from smdl.experiments import calibration, results, runner, timed_side
+from smdl.experiments import calibration, results, runner
 from smdl.experiments import experiment as experiment_module
 from smdl.experiments.arms import overrides_of, with_overrides
 from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
@@ -34,14 +33,13 @@ from smdl.experiments.experiment import (
 )
 from smdl.experiments.regimes import comparison
 from smdl.experiments.runner import run_name
-from smdl.experiments.typical_step import epoch_start_seconds, make_typical
 from smdl.paper import published
 from smdl.paper.ablation import SWEEPS, ablate, best_weights, plan_of
 from smdl.paper.reproduction import ITEMS, ablation_setting, reproduce
 from smdl.paper.sweeps import ABOUT, PAPER_ITEMS
 from smdl.report import paper_figures
 from smdl.training.config import DataConfig, ScheduleConfig, to_dict
-from smdl.training.loop import DivergedError, Interrupted, TrainingRun
+from smdl.training.loop import DivergedError, Interrupted
 from tests.experiments.base import BASE
 from tests.report import made
 from tests.report.made import read_lines, write_json
@@ -445,15 +443,15 @@ def test_another_number_of_seeds_leaves_a_trace(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_calibration_times_every_part_and_orders_the_arms(tmp_path):
-    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended", "fresh")}
+    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "observed", "fresh")}
     experiment = Experiment(tmp_path, ComparisonPlan("digits", to_dict(BASE), arms, seeds=1))
     found = experiment.calibrate()
     assert found["uniform"]["parts"]["scoring"] == 0
     assert found["uniform"]["forwards_per_step"] == 0
     assert found["fresh"]["forwards_per_step"] == 60, "three times the batch"
-    assert found["recommended"]["forwards_per_step"] == 0
+    assert found["observed"]["forwards_per_step"] == 0
     assert found["paper"]["forwards_per_step"] > 0
-    assert found["recommended"]["parts"]["scoring"] > 0
+    assert found["observed"]["parts"]["scoring"] > 0
     assert found["uniform"]["ratio"] == 1
     assert found["paper"]["ratios"] == sorted(found["paper"]["ratios"]), "whose ends the report draws"
     for arm in found.values():
@@ -801,27 +799,3 @@ def test_a_damaged_plan_is_another_plan(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "plan.yaml").write_text("arms: [")
     assert run_plan(plan(seeds=1, protocols=["steps"]), tmp_path / "e").folder.name == "e-2"
-
-
-def test_work_at_the_start_of_an_epoch_is_shared_among_its_steps(monkeypatch):
-    """Turns of ten steps rarely see the start of an epoch of 40."""
-    config = replace(BASE, data=DataConfig(train_size=400, test_size=60), batch_size=10, method="recommended")
-    monkeypatch.setattr(timed_side, "epoch_start_seconds", lambda *_: 4.0)
-    found = calibration.calibrate({"recommended": config}, Display(), budget=0.1)["recommended"]
-    assert found["steps_per_epoch"] == 40
-    assert 0.1 < found["seconds_per_step"] < 0.2
-    assert found["parts"]["selection"] > 0.09
-
-
-def test_the_start_of_an_epoch_is_what_judges_the_labels(monkeypatch):
-    run = TrainingRun(replace(BASE, method="recommended"))
-    make_typical(run.loader)
-    for _ in run.steps():
-        pass
-    calls = []
-    monkeypatch.setattr(clock, "now", lambda: 4.0 * len(calls))  # what prepare_epoch does takes four seconds
-    run.loader.candidates.prepare_epoch = lambda epoch: calls.append(epoch.number)  # type: ignore[method-assign]
-    spent = dict(run.loader.seconds)
-    assert epoch_start_seconds(run.loader) == 4.0
-    assert calls == [run.loader.epoch + 1]
-    assert run.loader.seconds == spent, "timing it is not training"

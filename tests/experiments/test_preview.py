@@ -61,8 +61,8 @@ def test_every_usual_method_is_timed_against_plain_sgd_and_the_model_is_left_alo
     assert found.costs[0].ratio == pytest.approx(1, abs=0.01)  # with its share of the start of an epoch
     costs = {cost.method: cost for cost in found.costs}
     assert costs["fresh"].forwards_per_step == 30
-    assert costs["recommended"].forwards_per_step == 0
-    assert costs["recommended"].memory >= 100 * 8 * 2, "the features of every sample, in half precision"
+    assert costs["observed"].forwards_per_step == 0
+    assert costs["observed"].memory >= 100 * 8 * 2, "the features of every sample, in half precision"
     assert costs["uniform"].memory == costs["fresh"].memory == 0
     for name, value in loader.model.state_dict().items():
         assert torch.equal(value, before[name])
@@ -161,7 +161,7 @@ def test_near_duplicates_are_samples_with_another_one_next_to_them():
 
 
 def test_memory_is_that_of_the_state_without_the_model():
-    loader = loader_of(method="recommended")
+    loader = loader_of(method="observed")
     empty = held_bytes(loader.state_dict())
     batches = iter(loader)
     inputs, targets = next(batches)
@@ -188,15 +188,15 @@ def test_bad_arguments_are_refused(loader, options, message):
 def test_a_regression_has_costs_and_no_classes():
     dataset, model = TensorDataset(Rows().inputs, torch.randn(100, 1)), nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 1))
     loader = smdl.DataLoader(dataset, model, 10, scoring=smdl.Scoring(loss="mean_squared_error"))
-    found = smdl.preview(loader, ["recommended"], seconds=0.01, quiet=True)
+    found = smdl.preview(loader, ["observed"], seconds=0.01, quiet=True)
     assert found.data.class_counts == []
     assert "The data: 100 samples.\n" in str(found)
 
 
 def test_a_sibling_of_a_loader_keeps_its_options():
     loader = loader_of(seed=7, drop_last=True, scoring_dataset=Rows(), method="fresh")
-    other = sibling(loader, "recommended", loader.model)
-    assert (other.seed, other.drop_last, other.batch_size, other.method.name) == (7, True, 10, "recommended")
+    other = sibling(loader, "observed", loader.model)
+    assert (other.seed, other.drop_last, other.batch_size, other.method.name) == (7, True, 10, "observed")
 
 
 @pytest.mark.usefixtures("quick")

@@ -42,7 +42,7 @@ def test_importance_sampling_scores_a_pool_at_every_step():
     assert loader.forwards == 3 * 15
 
 
-@pytest.mark.parametrize("method", ["fresh", "recommended"])
+@pytest.mark.parametrize("method", ["fresh", "observed"])
 def test_the_cache_is_full_after_the_first_steps(method):
     loader = typical(method)
     batches = iter(loader)
@@ -50,7 +50,7 @@ def test_the_cache_is_full_after_the_first_steps(method):
         loader.model(next(batches)[0])
     fill_cache(loader)
     state = loader.candidates.state_dict()
-    assert bool(state["cache"]["seen"].all()) if method == "recommended" else state == {}
+    assert bool(state["cache"]["seen"].all()) if method == "observed" else state == {}
     loader.model(next(batches)[0])
     gains = chosen(loader).gains
     assert (gains > 0).any(), "the third step selects among samples with features"

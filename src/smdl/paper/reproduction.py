@@ -108,13 +108,13 @@ class Context:
 
 
 def table_1(context: Context) -> list[Path]:
-    """Train loss-based, SGD and SMDL batches as in table 1, and the recommended objective."""
+    """Train loss-based, SGD and SMDL batches as in table 1, and those of `observed`."""
     return [_main(context, setting) for setting in main_settings(context.scale)]
 
 
 def _main(context: Context, setting: Setting) -> Path:
     """Train at equal steps, as in the paper, and at equal time."""
-    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "recommended")}
+    arms = {name: overrides_of(name) for name in ("uniform", "loss", "paper", "observed")}
     base = context.base(setting)
     plan = ComparisonPlan(
         f"{base.data.name}, as in the paper's table 1",
