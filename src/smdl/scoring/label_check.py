@@ -19,8 +19,8 @@ from smdl.common.saved_state import SavedState
 FEWEST_CLASSES = 4
 #: The share of the samples, those of the greatest confidence, by which the share of wrong labels is estimated.
 CONFIDENT = 0.25
-#: The model can tell if it agrees with more than this share of their labels.
-AGREES = 0.5
+#: The model can tell if it agrees with more than this share of those of their labels that seem to be right.
+AGREES = 0.8
 #: Labels are noisy if more than this share of all is wrong.
 NOISE = 0.12
 #: At most this part of the samples with the same label is left out.
@@ -87,9 +87,9 @@ class LabelRecord:
             return None
         sure = means[np.argpartition(-means[:, 1], count - 1)[:count]]
         first, low = sure[:, 2:].mean(axis=0)
-        if first <= AGREES:
-            return None
         found = min(1.0, float(low) * (self._classes - 1) / (self._classes // 2))
+        if first <= AGREES * (1 - found):
+            return None
         self._most = max(self._most, found)
         return found
 
