@@ -2,7 +2,7 @@
 
     python benchmarks/distributed.py [--ranks 2,4] [--batches 32,128] [--steps 20]
 
-The ranks are processes on this machine that talk through gloo. The methods are `recommended` (features of the training
+The ranks are processes on this machine that talk through gloo. The methods are `observed` (features of the training
 forward, exchanged at every step) and `fresh` (the pool is forwarded at every step). "in parts" is global with as many
 partitions as ranks, which the ranks share. The model is small, so almost all time is that of the loader. Loaders take
 turns at every step; times are medians over the steps, of rank 0.
@@ -57,7 +57,7 @@ def work(rank: int, ranks: int, store: str, batches: list[int], steps: int) -> N
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
     dataset = TensorDataset(torch.randn(SAMPLES, WIDTH, generator=generator) + labels[:, None], labels)
-    for method in ("recommended", "fresh"):
+    for method in ("observed", "fresh"):
         for batch in batches:
             sides = {}
             for name, options in SIDES.items():

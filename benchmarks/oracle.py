@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of each run, instead of the setting's own number")
     parser.add_argument("--protocols", default="steps", help="steps, time or both")
     parser.add_argument("--margin", type=float, help="of equivalence, in points of accuracy, instead of 0.5")
-    parser.add_argument("--methods", default="uniform,balanced,recommended,uniform+refit,recommended+refit")
+    parser.add_argument("--methods", default="uniform,balanced,recommended,uniform+refit")
     parser.add_argument("--regimes", default="long-tail,hidden-tail,noisy")
     options = parser.parse_args()
     chosen = SETTINGS[options.setting]

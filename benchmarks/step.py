@@ -2,7 +2,7 @@
 
 python benchmarks/step.py [--before COMMIT] [--rounds N]
 
-One call makes a Pool of torch tensors, selects a third of it by the recommended objective, and returns the Selection,
+One call makes a Pool of torch tensors, selects a third of it by the objective of `observed`, and returns the Selection,
 as the strategy of a loader does. Both commits run in processes of their own, one thread each, and take turns. A turn
 is 100 calls. The table shows medians over all turns of the median call of a turn, the range of the ratio over turns,
 and how many of 300 random pools get the same picks from both commits.

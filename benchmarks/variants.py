@@ -1,4 +1,4 @@
-"""Variants of the recommended method, in every regime, on a validation split: what the defaults were chosen by.
+"""Variants of the method `observed`, in every regime, on a validation split: what the defaults were chosen by.
 
     python benchmarks/variants.py --out variants.jsonl [--data digits] [--variants 'lag 0,lag 8'] [--seeds 3]
 
@@ -110,7 +110,7 @@ class FittedPool(Submodular):
         return super().select(pool, remaining[:kept], batch_size, rng)
 
 
-def observed(method: str = "recommended", **options: Any) -> dict[str, Any]:
+def observed(method: str = "observed", **options: Any) -> dict[str, Any]:
     return {"method": method, "candidates": {"source": "observed", **options}}
 
 
@@ -118,9 +118,7 @@ VARIANTS = {
     "uniform": {"method": "uniform"},
     "balanced": {"method": "balanced"},
     "fresh": {"method": "fresh"},
-    "recommended": {"method": "recommended"},
-    "trust all": observed(trust="all"),
-    "trust neighbours": observed(trust="neighbours"),
+    "observed": {"method": "observed"},
     "lag 0": observed(lag=0),
     "lag 1": observed(lag=1),
     "lag 2": observed(lag=2),

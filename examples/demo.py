@@ -3,7 +3,7 @@
     python examples/demo.py [--out runs/demo] [--seeds 10] [--draws 10]
 
 First labelling: 20 digits chosen against 20 at random, each labelled and used to train a logistic regression. Then
-training: the digits with a long tail, where the loader chooses each batch.
+training: the digits with 20 % wrong labels, which the loader finds and leaves out.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     labelling(options.out, options.draws)
     print(f"page so far: {render_demo(options.out)}", flush=True)
-    training = ["compare", "--config", "digits", "--epochs", "12", "--regimes", "long-tail", "--protocols", "time"]
+    training = ["compare", "--config", "digits", "--epochs", "12", "--regimes", "noisy", "--protocols", "time"]
     training += [
         "--methods",
         "uniform,recommended",
