@@ -178,8 +178,11 @@ def test_every_term_and_option_of_an_objective_is_taken_by_the_config():
 
 def test_an_unknown_term_is_refused_and_a_missing_value_is_no_change():
     with pytest.raises(ValueError, match="did you mean 'redundancy'"):
-        make_method(TrainConfig(objective={"redundency": 1.0}))
-    assert make_method(TrainConfig(objective={"redundancy": None})).objective == smdl.Objective.gradients()
+        make_method(TrainConfig(method="observed", objective={"redundency": 1.0}))
+    assert (
+        make_method(TrainConfig(method="observed", objective={"redundancy": None})).objective
+        == smdl.Objective.gradients()
+    )
 
 
 def test_candidates_of_the_config_are_the_public_ones():

@@ -19,6 +19,7 @@ from smdl.loading.strategies.strategy import drawn
 from smdl.scoring.scorer import Scorer
 from tests.loading.candidates.test_own_candidates import EveryOther
 from tests.loading.ranks.group import everywhere
+from tests.loading.strategies.test_recommended import clusters, linear
 from tests.toys import CASES, Net, Tuples, make, numbers_of, sgd
 
 #: These draw with replacement: a sample may come twice in a step.
@@ -154,7 +155,7 @@ def ranks_that_choose_together_choose_what_one_process_does(folder: Path) -> Non
         {"method": "paper", "candidates": smdl.RandomPool(3), "options": {"partitions": 5}},
         {"method": "paper", "candidates": smdl.Full(2), "options": {"partitions": 3}},
         {"candidates": smdl.Observed(4, lag=1)},
-        {"candidates": smdl.Observed(3, test_set="balanced")},
+        {"method": "recommended", "options": {"test_set": "balanced"}},
         {"candidates": smdl.Observed(3, rescore=0.5), "options": {"partitions": 2}},
     ):
         together_equals_one_process(options)
@@ -341,11 +342,26 @@ def wrapped_and_plain_models_are_observed(folder: Path) -> None:  # noqa: ARG001
     seen = []
     for given in (lambda model: model, lambda model: model.module):
         model = DistributedDataParallel(Net())
-        loader = smdl.DataLoader(Tuples(32), given(model), 4)
+        loader = smdl.DataLoader(Tuples(32), given(model), 4, method="observed")
         take(steps(loader, model, sgd(model)), 8)
         seen.append(loader.state_dict()["candidates"]["cache"])
     assert bool(seen[0]["seen"].all())
     assert equal(seen[0], seen[1])
+
+
+def labels_are_judged_alike_on_every_rank(folder: Path) -> None:  # noqa: ARG001
+    """And as in one process that trains on the same batches."""
+    data, wrong = clusters(0.2)
+    left_out = []
+    for size, group in ((10, None), (20, alone())):
+        network = linear()
+        model = DistributedDataParallel(network, process_group=group)
+        loader = smdl.DataLoader(data, model, size, process_group=group)
+        take(steps(loader, model, torch.optim.SGD(network.parameters(), lr=5.0)), 90)
+        left_out.append(loader.state_dict()["strategy"]["left_out"].tolist())
+    both = everywhere(left_out[0])
+    assert both[0] == both[1] == left_out[1]
+    assert sum(left_out[0]) > 0.5 * len(wrong)
 
 
 def a_sharded_model_is_scored(folder: Path) -> None:  # noqa: ARG001
