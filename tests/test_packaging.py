@@ -26,8 +26,7 @@ TRAINING = {"training", "experiments", "files", "judging", "paper", "report"}
 OTHERS = {
     "integrations/transformers.py": {"transformers"},
     "files/engines.py": {"ray"},
-    "files/row_files.py": {"fsspec"},
-    "files/rows.py": {"fsspec"},
+    "files/file_paths.py": {"fsspec"},
     "files/tables.py": {"pyarrow"},
     "report/panels.py": {"markupsafe"},  # comes with Jinja2
 }

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smdl.files.file_paths import UnreadableError
 from smdl.files.output import unmarked
-from smdl.files.row_files import UnreadableError
 from smdl.labelling.annotation_formats import Said
 from smdl.labelling.round_files import FORMATS, read_answers, round_bytes, suffix_of_format
 

@@ -103,8 +103,8 @@ def test_an_image_that_cannot_be_read_is_named_and_can_be_left_out(capsys):
     [
         ((), "package.module:function"),
         (("--model", "extractor"), "package.module:function"),
-        (("--model", "missing_module:f"), "No module named 'missing_module'"),
-        (("--model", "extractor:g"), "extractor has no function g"),
+        (("--model", "missing_module:f"), "there is no module 'missing_module'"),
+        (("--model", "extractor:g"), "unknown --model in extractor 'g'"),
         (("--model", "extractor:one_number"), "one row of numbers per image, (1, D), got float64 of shape (1,)"),
         (("--model", "extractor:huge"), "numbers up to 65504, got 1e+06"),
         (("--model", "extractor:mean_colour", "--text", "image"), "neither --text nor --features"),

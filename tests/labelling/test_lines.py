@@ -118,7 +118,9 @@ def test_deleted_lines_of_json_are_asked_for_again():
 
 
 def test_deleted_check_rows_are_asked_for_again_as_check_rows():
-    Project(PATH, LabelSettings(("rows.csv",), ("a", "b", "c", "d"), ids="key", size=6)).run(Display(), check=10)
+    Project(PATH, LabelSettings(("rows.csv",), features=("a", "b", "c", "d"), ids="key", size=6)).run(
+        Display(), check=10
+    )
     edit(lambda lines: answered(lines[:7]), "check-1.csv")
     assert [path.name for path in resume()[1].written] == ["check-2.csv"]
     edit(answered, "check-2.csv")

@@ -3,20 +3,14 @@
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from smdl import __version__
+from smdl.cli.row_commands import Options, dedup, display_of, label, score, select
 from smdl.common.messages import MissingPackagesError, check_packages, unknown
-
-if TYPE_CHECKING:
-    from smdl.common.progress import Display
-    from smdl.labelling.input_rows import LabelSettings
-
-Options = argparse.Namespace
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,7 +36,7 @@ def train(options: Options) -> int:
 
     if options.resume and (others := options.given - {"resume", "quiet", "tracker"}):
         raise ValueError(f"a resumed run keeps its config: leave out {', '.join(sorted(others))}")
-    with _display(options.quiet) as display:
+    with display_of(options.quiet) as display:
         if options.resume:
             summary = loop.resume(options.resume, display, options.tracker)
         else:
@@ -82,7 +76,7 @@ def compare(options: Options) -> int:
         keep_steps=options.minutes is not None and bool({"epochs", "steps"} & options.given or options.regimes),
     )
     out = options.out or Path("runs") / f"compare-{_file_name(data_name)}"
-    with _display(options.quiet) as display:
+    with display_of(options.quiet) as display:
         jobs = _jobs(options.jobs, options.config.device)
         folder = run_plan(plan, out, auto=auto, jobs=jobs, display=display).folder
     return _show_results(folder, options.quiet)
@@ -92,7 +86,7 @@ def preview(options: Options) -> int:
     """Show what a step of each method costs, and what the data looks like."""
     from smdl.experiments.preview import preview_config
 
-    with _display(options.quiet) as display:
+    with display_of(options.quiet) as display:
         found = preview_config(options.config, options.methods, options.seconds, display)
     print(found)
     return 0
@@ -104,7 +98,7 @@ def ablate(options: Options) -> int:
 
     config, sweep = options.config, options.sweep
     out = options.out or Path("runs") / f"ablate-{sweep}-{_file_name(config.data.name)}"
-    with _display(options.quiet) as display:
+    with display_of(options.quiet) as display:
         settings = {"seeds": options.seeds, "values": options.values, "jobs": _jobs(options.jobs, config.device)}
         folder = ablate.ablate(sweep, config, out, display=display, **settings)
     return _show_results(folder, options.quiet)
@@ -122,148 +116,13 @@ def reproduce(options: Options) -> int:
     paper.check(items, scale, root)
     codes: dict[Path, int] = {}
     for item in items:
-        with _display(options.quiet) as display:
+        with display_of(options.quiet) as display:
             settings = {"seeds": options.seeds, "jobs": _jobs(options.jobs, "auto"), "root": root}
             folders = paper.reproduce(item, scale, out, display=display, **settings)
         codes |= {folder: _show_results(folder, options.quiet) for folder in folders if folder not in codes}
     for path in render_items(out):
         print(f"figure: {path}")
     return max(codes.values())
-
-
-def select(options: Options) -> int:
-    """Choose rows of files: a subset that represents them."""
-    from smdl.files.choose import Chooser
-    from smdl.files.request import SelectRequest
-    from smdl.report.selection_page import render_selection
-
-    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
-    chooser = Chooser(SelectRequest(**{entry.name: given[entry.name] for entry in fields(SelectRequest)}))
-    if options.explain:
-        print(*chooser.explain(), sep="\n")
-        return 0
-    with _display(options.quiet) as display:
-        count = chooser.run(display)
-        display.phase("drawing the report")
-        page = render_selection(chooser.request.folder)
-    print(f"{count:,} of {len(chooser.source):,} rows: {options.out}")
-    request = chooser.request
-    for size in request.sizes[:-1]:
-        print(f"the first {min(size, count):,} of them: {request.out_of(size)}")
-    if request.sizes and count < request.sizes[-1]:
-        print(f"! --size asks for {request.sizes[-1]:,} rows; --per_group and --budget allow no more than {count:,}")
-    print(f"report: {page}")
-    return 0
-
-
-def label(options: Options) -> int:
-    """Choose the rows worth a label, in rounds; or simulate it."""
-    from smdl.labelling.project import Project
-    from smdl.labelling.project_folder import ProjectFolder
-    from smdl.labelling.summary import write_summary
-    from smdl.report.labelling_page import render_labelling
-
-    first = Path(options.inputs[0])
-    if options.inputs[0] == "simulate":
-        return _simulate(options)
-    if ProjectFolder.is_one(first):
-        if others := options.given - {"check", "more", "answers", "quiet"}:
-            raise ValueError(f"{first} keeps its settings: leave out {', '.join(sorted(others))}")
-        project = Project(first)
-    else:
-        project = Project(options.out or _beside(first, ".labels"), _label_settings(options, options.inputs))
-    with _display(options.quiet) as display:
-        progress = project.run(display, options.check, options.more, options.answers)
-        display.phase("drawing the report")
-        found = write_summary(project, progress)
-        page = render_labelling(project.path)
-    for line in (*progress.notes, *progress.problems):
-        print(f"! {line}")
-    accuracy = project.labels.accuracy or "not known"
-    print(f"{found['labelled']:,} labels of {len(found['classes']):,} classes; accuracy: {accuracy}")
-    print(found["advice"])
-    for name, (left, total) in progress.open.items():
-        if left:
-            print(f"to fill in: {project.path / name}, {left:,} of {total:,} rows")
-    print(f"then: smdl label {project.path}")
-    print(f"report: {page}")
-    return 1 if progress.problems else 0
-
-
-def _simulate(options: Options) -> int:
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    from smdl.labelling.simulation_job import USUAL, SimulationJob
-    from smdl.report.simulation_page import render_simulation, simulation_rows
-
-    if len(options.inputs) < 2:
-        raise ValueError("smdl label simulate needs a file: smdl label simulate FILE --labels COLUMN")
-    if others := options.given & {"check", "more", "answers", "format", "ids"}:
-        raise ValueError(f"a simulation asks nobody: leave out {', '.join(sorted(others))}")
-    folder = options.out or _beside(Path(options.inputs[1]), ".simulation")
-    job = SimulationJob(
-        folder, _label_settings(options, options.inputs[1:]), options.methods or USUAL, options.seeds, options.rounds
-    )
-    with _display(options.quiet) as display:
-        found = job.run(display)
-        display.phase("drawing the report")
-        page = render_simulation(folder)
-    names = ("accuracy, %", "against random", "labels", "random needs", "s per round")
-    table = Table(Column("method", no_wrap=True), *names, show_edge=False)
-    for row in simulation_rows(found):
-        table.add_row(*(cell or "" for cell in row))
-    Console().print(table)
-    print(found["answer"])
-    print(f"report: {page}")
-    return 0
-
-
-def _label_settings(options: Options, inputs: list[str]) -> "LabelSettings":
-    from smdl.labelling.input_rows import LabelSettings
-
-    given = vars(options) | {"inputs": tuple(inputs), "features": tuple(options.features or ())}
-    return LabelSettings(**{entry.name: given[entry.name] for entry in fields(LabelSettings)})
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    """Return the folder of results beside an input: reviews.csv -> reviews.labels."""
-    return path.with_name(f"{path.stem.strip('*?[]') or 'rows'}{suffix}")
-
-
-def dedup(options: Options) -> int:
-    """Find near-copies in files, and keep one row of each group."""
-    from smdl.files.dedup import Deduplicator, DedupRequest
-    from smdl.report.dedup_page import render_dedup
-
-    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
-    given["against"] = tuple(options.against or ())
-    work = Deduplicator(DedupRequest(**{entry.name: given[entry.name] for entry in fields(DedupRequest)}))
-    with _display(options.quiet) as display:
-        found = work.run(display)
-        display.phase("drawing the report")
-        page = render_dedup(work.request.folder)
-    leaks = f", {found['leaks']:,} of them of --against" if found["leaks"] is not None else ""
-    copies = found["copies"] + (found["leaks"] or 0)
-    print(f"{found['kept']:,} of {found['rows']:,} rows kept, {copies:,} near-copies{leaks}: {options.out}")
-    print(f"report: {page}")
-    return 0
-
-
-def score(options: Options) -> int:
-    """Score every row of files: typical, outlier, copied, and its rank."""
-    from smdl.files.score_rows import RowScorer, ScoreRequest
-    from smdl.report.score_page import render_score
-
-    given = vars(options) | {"inputs": tuple(options.inputs), "features": tuple(options.features or ())}
-    work = RowScorer(ScoreRequest(**{entry.name: given[entry.name] for entry in fields(ScoreRequest)}))
-    with _display(options.quiet) as display:
-        found = work.run(display)
-        display.phase("drawing the report")
-        page = render_score(work.request.folder)
-    print(f"{found['rows'] - found['left_out']:,} rows, {found['with_copies']:,} with a near-copy: {options.out}")
-    print(f"report: {page}")
-    return 0
 
 
 def report(options: Options) -> int:
@@ -302,7 +161,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.report.report import render
     from smdl.report.summaries import LEGEND, matrix_table, summary_table, tuned_rates
 
-    with _display(quiet) as display:
+    with display_of(quiet) as display:
         display.phase("drawing the report")
         path = render(folder)
     found = collect(folder)
@@ -393,12 +252,6 @@ def _commands() -> _Commands:
     for run in (label, select, dedup, score, train, compare, preview, ablate, reproduce, report, data, doctor):
         commands.add_parser(run.__name__, help=run.__doc__).run = run
     return parser
-
-
-def _display(quiet: bool) -> "closing[Display]":
-    from smdl.common import progress
-
-    return closing(progress.display(quiet))
 
 
 def _jobs(jobs: int | str, device: str) -> int:

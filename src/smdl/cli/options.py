@@ -53,16 +53,38 @@ class Command:
     needs: str | None = "train"
 
 
+def _of(kind: Any, text: str, default: Any = None) -> dict[str, Any]:
+    return {"type": kind, "default": default, "help": text}
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
 _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "--batch_size", "--optimizer.lr")
 OPEN = ("objective", "options", "candidates")  # the method knows the names that may follow
 _METHOD = ("method", *OPEN)
-_JOBS = {"type": _whole_or_auto, "default": "auto", "help": "parallel runs; auto: one per core"}
-_QUIET = {"action": "store_true", "help": "show only the result"}
-
-
-def _out(default: str) -> dict[str, Any]:
-    return {"type": Path, "help": f"folder (default: runs/{default})"}
-
+_JOBS = _of(_whole_or_auto, "parallel runs; auto: one per core", "auto")
+_COMPARED = "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time"
+_QUIET = _flag("show only the result")
+_FILES = {"nargs": "+", "metavar": "FILE", "help": "files as smdl select takes them, or a folder of images"}
+_ROWS = {
+    "--features": _of(_names, "columns; by default the only matrix, or all numbers"),
+    "--text": _of(str, "column of text, instead of --features: its embeddings are the features"),
+    "--model": _of(str, "for --text: a folder or a name in the cache; images: module:function"),
+    "--ids": _of(str, "column to copy into the output"),
+}
+_SIMILARITY = _of(float, "cosine similarity from which on a row is a copy", 0.95)
+_DEDUP = _of(float, "first leave out near-copies: cosine similarity of 0.95, or another")
+_ENGINE = _of(str, "local, or ray", "local")
+_SKIP = _flag("leave out rows with numbers that are not finite, or no text")
+_WRITING = {
+    "--threads": _of(_whole, "by default one per core"),
+    "--skip_nan": _flag("leave out rows without a direction, or without text"),
+    "--spreadsheet_safe": _flag("mark texts in a .csv that look like formulas"),
+    "--force": _flag("replace an output that was changed; it is kept beside"),
+    "--quiet": _QUIET,
+}
 
 COMMANDS = {
     "train": Command(
@@ -73,9 +95,9 @@ COMMANDS = {
             "smdl train --resume runs/digits-loss-0",
         ),
         {
-            "--out": _out("DATA-METHOD-SEED"),
-            "--resume": {"type": Path, "help": "folder of an interrupted run to resume"},
-            "--tracker": {"type": str, "help": "where numbers go: tensorboard, or package.module:Class"},
+            "--out": _of(Path, "folder (default: runs/DATA-METHOD-SEED)"),
+            "--resume": _of(Path, "folder of an interrupted run to resume"),
+            "--tracker": _of(str, "where numbers go: tensorboard, or package.module:Class"),
             "--quiet": _QUIET,
         },
         main=("--method", *_MAIN, "--seed"),
@@ -87,21 +109,14 @@ COMMANDS = {
             "smdl compare --config cifar10 --methods uniform,recommended,my_package.my_module:method --minutes 30",
         ),
         {
-            "--methods": {
-                "type": _names,
-                "default": "uniform,balanced,recommended",
-                "help": "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time",
-            },
-            "--regimes": {
-                "type": _names,
-                "help": f"{', '.join(list(REGIMES)[:5])}, …; long-tail=50",
-            },
-            "--seeds": {"type": _whole_or_auto, "default": 5, "help": "runs per method; auto: 5, 10 or 20, as needed"},
-            "--minutes": {"type": float, "help": "train as many seeds and steps as fit"},
-            "--protocols": {"type": _names, "default": "steps,time", "help": "equal steps, equal time"},
-            "--tune_lr": {"action": "store_true", "help": "first tune the learning rate of each method: ½, 1 or 2 ×"},
+            "--methods": _of(_names, _COMPARED, "uniform,balanced,recommended"),
+            "--regimes": _of(_names, f"{', '.join(list(REGIMES)[:5])}, …; long-tail=50"),
+            "--seeds": _of(_whole_or_auto, "runs per method; auto: 5, 10 or 20, as needed", 5),
+            "--minutes": _of(float, "train as many seeds and steps as fit"),
+            "--protocols": _of(_names, "equal steps, equal time", "steps,time"),
+            "--tune_lr": _flag("first tune the learning rate of each method: ½, 1 or 2 ×"),
             "--jobs": _JOBS,
-            "--out": _out("compare-DATA"),
+            "--out": _of(Path, "folder (default: runs/compare-DATA)"),
             "--quiet": _QUIET,
         },
         main=_MAIN,
@@ -111,8 +126,8 @@ COMMANDS = {
         "smdl preview [--methods A,B,...] [--config NAME] [options]",
         ("smdl preview --config digits", "smdl preview --config cifar10 --methods uniform,recommended,paper"),
         {
-            "--methods": {"type": _names, "help": "by default all that train no second model"},
-            "--seconds": {"type": float, "default": 20.0, "help": "time for the measurement"},
+            "--methods": _of(_names, "by default all that train no second model"),
+            "--seconds": _of(float, "time for the measurement", 20.0),
             "--quiet": _QUIET,
         },
         main=_MAIN,
@@ -123,10 +138,10 @@ COMMANDS = {
         ("smdl ablate distance --config digits", "smdl ablate batch-size --values 16,64 --config digits"),
         {
             "sweep": {"metavar": "SWEEP", "choices": tuple(ABOUT), "help": "what to vary, see below"},
-            "--values": {"type": _names, "help": "values, separated by commas"},
-            "--seeds": {"type": _whole, "default": 3, "help": "runs per value"},
+            "--values": _of(_names, "values, separated by commas"),
+            "--seeds": _of(_whole, "runs per value", 3),
             "--jobs": _JOBS,
-            "--out": _out("ablate-SWEEP-DATA"),
+            "--out": _of(Path, "folder (default: runs/ablate-SWEEP-DATA)"),
             "--quiet": _QUIET,
         },
         main=_MAIN,
@@ -139,9 +154,9 @@ COMMANDS = {
         {
             "item": {"metavar": "ITEM", "choices": (*PAPER_ITEMS, "all"), "help": "table or figure, see below"},
             "--scale": {"choices": SCALES, "default": "smoke", "help": "a minute, half an hour, or days on a GPU"},
-            "--seeds": {"type": _whole, "help": "runs per method (default: 2, 3 or 5, by scale)"},
+            "--seeds": _of(_whole, "runs per method (default: 2, 3 or 5, by scale)"),
             "--jobs": _JOBS,
-            "--out": _out("reproduce-SCALE"),
+            "--out": _of(Path, "folder (default: runs/reproduce-SCALE)"),
             "--data.root": {"dest": "root", "help": "folder of the data sets"},
             "--quiet": _QUIET,
         },
@@ -155,61 +170,35 @@ COMMANDS = {
             "smdl select reviews.parquet --text body --model models/all-MiniLM-L6-v2 --size 1000",
         ),
         {
-            "inputs": {
-                "nargs": "+",
-                "metavar": "FILE",
-                "help": "files, patterns or folders: .npy .npz .safetensors .parquet .csv .jsonl",
-            },
-            "--size": {"type": _sizes, "help": "how many rows to choose; or several sizes: 100,300,1000"},
-            "--fraction": {"type": float, "help": "share of the rows to choose, instead of --size"},
-            "--objective": {
-                "type": str | dict[str, Any],
-                "default": "facility_location",
-                "help": "preset or term; or --objective.TERM 1",
-            },
-            "--out": {
-                "type": Path,
-                "default": Path("chosen.csv"),
-                "help": ".parquet, .csv, .jsonl, .json, or .npy (row numbers)",
-            },
-            "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
-            "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {"type": str, "help": "sentence-embedding model for --text: a folder, or a name in the cache"},
-            "--labels": {"type": str, "help": "column, or a file with one row per row; so for the next six"},
-            "--probabilities": {"type": str, "help": "columns of a classifier's probabilities"},
-            "--groups": {"type": str, "help": "column of groups"},
-            "--costs": {"type": str, "help": "column of costs; with --budget instead of --size"},
-            "--ids": {"type": str, "help": "column to copy into the output"},
-            "--utility": {"type": str, "help": "column: how good a row is to choose; with --objective.utility WEIGHT"},
-            "--importance": {"type": str, "help": "column: how much a row counts as one to be represented"},
-            "--per_group": {"type": _whole, "help": "most rows to choose per group"},
-            "--shares": {"type": str, "help": "of the groups: uniform, input, or a file with group and share"},
-            "--at_least": {"type": _whole, "help": "with --shares: least rows to choose per group"},
-            "--budget": {"type": float, "help": "most that the chosen rows may cost together"},
-            "--initial": {"type": str, "help": "file of rows that are chosen already: the others complement them"},
-            "--query": {"type": str, "help": "file of rows that the choice is to be about"},
-            "--away_from": {"type": str, "help": "file of rows that are there already: the choice adds to them"},
-            "--exclude": {"type": str, "help": "file of rows that may not be chosen: an output, or row numbers"},
-            "--dedup": {"type": float, "help": "first leave out near-copies: cosine similarity of 0.95, or another"},
-            "--partitions": {
-                "type": _whole,
-                "help": "random parts to choose from first; by default by the number of rows",
-            },
-            "--seed": {"type": int, "default": 0, "help": "same seed, same rows"},
-            "--engine": {"type": str, "default": "local", "help": "local, or ray"},
-            "--threads": {"type": _whole, "help": "by default one per core"},
-            "--skip_nan": {
-                "action": "store_true",
-                "help": "leave out rows with numbers that are not finite, or no text",
-            },
-            "--shuffled": {"action": "store_true", "help": "rows are in random order: parts are ranges, read once"},
-            "--spreadsheet_safe": {
-                "action": "store_true",
-                "help": "mark texts in a .csv that look like formulas",
-            },
-            "--force": {"action": "store_true", "help": "replace an output that was changed; it is kept beside"},
-            "--explain": {"action": "store_true", "help": "print the plan and its costs; choose nothing"},
-            "--quiet": _QUIET,
+            "inputs": _FILES | {"help": "files, patterns or folders: .npy .npz .safetensors .parquet .csv .jsonl"},
+            "--size": _of(_sizes, "how many rows to choose; or several sizes: 100,300,1000"),
+            "--fraction": _of(float, "share of the rows to choose, instead of --size"),
+            "--objective": _of(str | dict[str, Any], "preset or term; or --objective.TERM 1", "facility_location"),
+            "--out": _of(Path, ".parquet, .csv, .jsonl, .json, or .npy (row numbers)", Path("chosen.csv")),
+            **_ROWS,
+            "--model": _of(str, "sentence-embedding model for --text: a folder, or a name in the cache"),
+            "--labels": _of(str, "column, or a file with one row per row; so for --ids and the next five"),
+            "--probabilities": _of(str, "columns of a classifier's probabilities"),
+            "--groups": _of(str, "column of groups"),
+            "--costs": _of(str, "column of costs; with --budget instead of --size"),
+            "--utility": _of(str, "column: how good a row is to choose; with --objective.utility WEIGHT"),
+            "--importance": _of(str, "column: how much a row counts as one to be represented"),
+            "--per_group": _of(_whole, "most rows to choose per group"),
+            "--shares": _of(str, "of the groups: uniform, input, or a file with group and share"),
+            "--at_least": _of(_whole, "with --shares: least rows to choose per group"),
+            "--budget": _of(float, "most that the chosen rows may cost together"),
+            "--initial": _of(str, "file of rows that are chosen already: the others complement them"),
+            "--query": _of(str, "file of rows that the choice is to be about"),
+            "--away_from": _of(str, "file of rows that are there already: the choice adds to them"),
+            "--exclude": _of(str, "file of rows that may not be chosen: an output, or row numbers"),
+            "--dedup": _DEDUP,
+            "--partitions": _of(_whole, "random parts to choose from first; by default by the number of rows"),
+            "--seed": _of(int, "same seed, same rows", 0),
+            "--engine": _ENGINE,
+            "--shuffled": _flag("rows are in random order: parts are ranges, read once"),
+            "--explain": _flag("print the plan and its costs; choose nothing"),
+            **_WRITING,
+            "--skip_nan": _SKIP,
         },
         needs="select",
     ),
@@ -222,38 +211,25 @@ COMMANDS = {
             "smdl label simulate reviews.csv --features embeddings.npy --labels category",
         ),
         {
-            "inputs": {
-                "nargs": "+",
-                "metavar": "FILE",
-                "help": "files as smdl select takes them, a folder of images, or a project to continue",
-            },
-            "--size": {"type": _whole, "default": 50, "help": "rows per round"},
-            "--check": {"type": _whole, "help": "rows drawn at random in all, to measure the accuracy by"},
-            "--more": {"action": "store_true", "help": "write the next round although the last one is not complete"},
-            "--answers": {"type": Path, "help": "file with answers, such as the export of an annotation tool"},
-            "--format": {
-                "type": str,
-                "default": "csv",
-                "help": "csv, jsonl, parquet, label-studio, argilla, prodigy, doccano",
-            },
-            "--features": {"type": _names, "help": "columns, or a file; by default the only matrix, or all numbers"},
-            "--text": {"type": str, "help": "column of text to show; with --model its embeddings are the features"},
-            "--model": {
-                "type": str,
-                "help": "for --text: a folder or a name in the cache; for images: a function, package.module:function",
-            },
-            "--dedup": {"type": float, "help": "first leave out near-copies: cosine similarity of 0.95, or another"},
-            "--labels": {"type": str, "help": "column of labels that are there already; for simulate: of all rows"},
-            "--ids": {"type": str, "help": "column to copy into the rounds"},
-            "--methods": {"type": _names, "help": "simulate: random,labels,facility_location,margin,entropy,k_center"},
-            "--seeds": {"type": _whole, "default": 5, "help": "simulate: draws of the rows"},
-            "--rounds": {"type": _whole, "default": 6, "help": "simulate: rounds"},
-            "--seed": {"type": int, "default": 0, "help": "same seed and answers, same rows"},
-            "--skip_nan": {
-                "action": "store_true",
-                "help": "leave out rows with numbers that are not finite, or no text",
-            },
-            "--out": {"type": Path, "help": "folder (default: FILE.labels or FILE.simulation beside the file)"},
+            "inputs": _FILES
+            | {"help": "files as smdl select takes them, a folder of images, or a project to continue"},
+            "--size": _of(_whole, "rows per round", 50),
+            "--check": _of(_whole, "rows drawn at random in all, to measure the accuracy by"),
+            "--more": _flag("write the next round although the last one is not complete"),
+            "--answers": _of(Path, "file with answers, such as the export of an annotation tool"),
+            "--format": _of(str, "csv, jsonl, parquet, label-studio, argilla, prodigy, doccano", "csv"),
+            **_ROWS,
+            "--features": _of(_names, "columns, or a file; by default the only matrix, or all numbers"),
+            "--text": _of(str, "column of text to show; with --model its embeddings are the features"),
+            "--dedup": _DEDUP,
+            "--labels": _of(str, "column of labels that are there already; for simulate: of all rows"),
+            "--ids": _of(str, "column to copy into the rounds"),
+            "--methods": _of(_names, "simulate: random,labels,facility_location,margin,entropy,k_center"),
+            "--seeds": _of(_whole, "simulate: draws of the rows", 5),
+            "--rounds": _of(_whole, "simulate: rounds", 6),
+            "--seed": _of(int, "same seed and answers, same rows", 0),
+            "--skip_nan": _SKIP,
+            "--out": _of(Path, "folder (default: FILE.labels or FILE.simulation beside the file)"),
             "--quiet": _QUIET,
         },
         needs="label",
@@ -266,35 +242,17 @@ COMMANDS = {
             "smdl dedup train.npy --against test.npy --out clean.csv",
         ),
         {
-            "inputs": {
-                "nargs": "+",
-                "metavar": "FILE",
-                "help": "files as smdl select takes them, or a folder of images",
-            },
-            "--similarity": {"type": float, "default": 0.95, "help": "cosine similarity from which on a row is a copy"},
-            "--out": {"type": Path, "default": Path("kept.csv"), "help": ".parquet, .csv, .jsonl, .json, or .npy"},
-            "--keep": {"type": str, "default": "central", "help": "row of a group to keep: central, or first"},
-            "--keep_by": {"type": str, "help": "column of numbers: keep the row with the highest one"},
-            "--against": {
-                "nargs": "+",
-                "action": "extend",
-                "metavar": "F",
-                "help": "drop copies of their rows: test sets, earlier outputs",
-            },
-            "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
-            "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {
-                "type": str,
-                "help": "for --text: a folder or a name in the cache; for images: a function",
-            },
-            "--ids": {"type": str, "help": "column to copy into the output"},
-            "--seed": {"type": int, "default": 0, "help": "of the random rows that the search is measured with"},
-            "--engine": {"type": str, "default": "local", "help": "local, or ray"},
-            "--threads": {"type": _whole, "help": "by default one per core"},
-            "--skip_nan": {"action": "store_true", "help": "leave out rows without a direction, or without text"},
-            "--spreadsheet_safe": {"action": "store_true", "help": "mark texts in a .csv that look like formulas"},
-            "--force": {"action": "store_true", "help": "replace an output that was changed; it is kept beside"},
-            "--quiet": _QUIET,
+            "inputs": _FILES,
+            "--similarity": _SIMILARITY,
+            "--out": _of(Path, ".parquet, .csv, .jsonl, .json, or .npy", Path("kept.csv")),
+            "--keep": _of(str, "row of a group to keep: central, or first", "central"),
+            "--keep_by": _of(str, "column of numbers: keep the row with the highest one"),
+            "--against": _FILES
+            | {"action": "extend", "metavar": "F", "help": "drop copies of their rows: test sets, earlier outputs"},
+            **_ROWS,
+            "--seed": _of(int, "of the random rows that the search is measured with", 0),
+            "--engine": _ENGINE,
+            **_WRITING,
         },
         needs="select",
     ),
@@ -305,26 +263,12 @@ COMMANDS = {
             "smdl score reviews.parquet --text body --model models/all-MiniLM-L6-v2 --out scores.csv",
         ),
         {
-            "inputs": {
-                "nargs": "+",
-                "metavar": "FILE",
-                "help": "files as smdl select takes them, or a folder of images",
-            },
-            "--out": {"type": Path, "default": Path("scores.csv"), "help": ".parquet, .csv, .jsonl or .json"},
-            "--neighbours": {"type": _whole, "default": 16, "help": "nearest others that a row is compared with"},
-            "--similarity": {"type": float, "default": 0.95, "help": "cosine similarity from which on a row is a copy"},
-            "--features": {"type": _names, "help": "columns; by default the only matrix, or all numbers"},
-            "--text": {"type": str, "help": "column of text, instead of --features: its embeddings are the features"},
-            "--model": {
-                "type": str,
-                "help": "for --text: a folder or a name in the cache; for images: a function",
-            },
-            "--ids": {"type": str, "help": "column to copy into the output"},
-            "--threads": {"type": _whole, "help": "by default one per core"},
-            "--skip_nan": {"action": "store_true", "help": "leave out rows without a direction, or without text"},
-            "--spreadsheet_safe": {"action": "store_true", "help": "mark texts in a .csv that look like formulas"},
-            "--force": {"action": "store_true", "help": "replace an output that was changed; it is kept beside"},
-            "--quiet": _QUIET,
+            "inputs": _FILES,
+            "--out": _of(Path, ".parquet, .csv, .jsonl or .json", Path("scores.csv")),
+            "--neighbours": _of(_whole, "nearest others that a row is compared with", 16),
+            "--similarity": _SIMILARITY,
+            **_ROWS,
+            **_WRITING,
         },
         needs="select",
     ),
@@ -333,7 +277,7 @@ COMMANDS = {
         ("smdl report runs/compare-digits", "smdl report --markdown runs/reproduce-smoke/main-digits"),
         {
             "folders": {"nargs": "+", "metavar": "DIR", "help": "folder of a run, an experiment or smdl reproduce"},
-            "--markdown": {"action": "store_true", "help": "print the tables of an experiment as Markdown instead"},
+            "--markdown": _flag("print the tables of an experiment as Markdown instead"),
         },
         needs=None,  # it depends on the folder
     ),

@@ -3,15 +3,16 @@
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from smdl.common.storage import ProtectedOutput, disk_errors
+from smdl.files.file_paths import is_url
 from smdl.files.file_plan import check_rows
 from smdl.files.output import WRITERS
-from smdl.files.row_files import is_url
+from smdl.files.request import RowRequest
 from smdl.files.rows import FORMATS, Rows, open_file
 from smdl.files.tables import arrow
 
@@ -21,14 +22,18 @@ NAMED = 5
 NOT_FINITE, NO_TEXT = "numbers that are not finite", "no text"
 
 
-def unfinished_rows(source: Rows, number: int) -> np.ndarray:
-    """Return the rows of a shard that are not finite."""
+def bad_rows(source: Rows, number: int, find: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the rows of a shard that are found in its blocks."""
     found, start = [np.empty(0, np.int64)], 0
     for block in source.blocks(number):
-        if block.dtype.kind == "f" and not np.isfinite(block).all():
-            found.append(start + np.flatnonzero(~np.isfinite(block.reshape(len(block), -1)).all(axis=1)))
+        found.append(start + find(block))
         start += len(block)
     return np.concatenate(found)
+
+
+def not_finite(block: np.ndarray) -> np.ndarray:
+    """Return the rows of a block that are not finite."""
+    return np.flatnonzero(~np.isfinite(block).all(axis=1))
 
 
 def check_usable(source: Rows, bad: Sequence[np.ndarray], fault: str, skip: bool) -> np.ndarray:
@@ -44,30 +49,32 @@ def check_usable(source: Rows, bad: Sequence[np.ndarray], fault: str, skip: bool
     return dropped
 
 
+def check_finite(source: Rows) -> None:
+    """Raise an error if there are rows that are not finite."""
+    check_usable(source, [bad_rows(source, n, not_finite) for n in range(len(source.shards))], NOT_FINITE, skip=False)
+
+
 def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     """Read row numbers: from an output of smdl select (its shards and rows), or from a list of row numbers."""
     file = open_file(path)
     if {"shard", "row"} <= set(file.columns):
-        found = file.take(["shard", "row"], np.arange(file.rows))
+        shards, rows = file.column("shard"), file.column("row").astype(np.int64)
         if "kept" in file.columns:  # an output of smdl dedup: exclude the copies, begin with the kept rows
-            kept = file.take(["kept"], np.arange(file.rows))["kept"].astype(bool)
-            found = {key: values[kept == (name == "--initial")] for key, values in found.items()}
-        elif "index" in file.columns and _are_embeddings(found["shard"], source):
-            index = file.take(["index"], np.arange(file.rows))["index"].astype(np.int64)
-            return check_rows(f"{name}: {path}", index, len(source))
+            wanted = file.column("kept").astype(bool) == (name == "--initial")
+            shards, rows = shards[wanted], rows[wanted]
+        elif "index" in file.columns and _are_embeddings(shards, source):
+            return check_rows(f"{name}: {path}", file.column("index").astype(np.int64), len(source))
         places = {shard.path: number for number, shard in enumerate(source.shards)}
-        missing = sorted(set(found["shard"].tolist()) - set(places))
-        if missing:
-            raise ValueError(f"{name}: {path} names the shard {missing[0]}, which is not among the input")
-        shards = np.array([places[shard] for shard in found["shard"].tolist()], np.int64)
-        rows = check_rows(f"{name}: {path}", found["row"].astype(np.int64) + source.offsets[shards], len(source))
+        if missing := set(shards.tolist()) - set(places):
+            raise ValueError(f"{name}: {path} names the shard {min(missing)}, which is not among the input")
+        shards = np.array([places[shard] for shard in shards.tolist()], np.int64)
+        rows = check_rows(f"{name}: {path}", rows + source.offsets[shards], len(source))
         if (source.place(rows)[0] != np.sort(shards)).any():
             raise ValueError(f"{name}: {path} names a row that its shard does not have")
         return rows
     if len(file.columns) != 1:
         raise ValueError(f"{name}: {path} must have the columns shard and row, or one column of row numbers")
-    column = next(iter(file.columns))
-    values = file.take([column], np.arange(file.rows))[column]
+    values = file.column(*file.columns)
     whole = values.astype(np.int64) if values.dtype.kind == "f" and not (values % 1).any() else values
     return check_rows(f"{name}: {path}", whole, len(source))
 
@@ -75,13 +82,18 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
 def _are_embeddings(shards: np.ndarray, source: Rows) -> bool:
     """Whether rows were chosen from texts and the input is their embeddings, or the other way round: one map of
     embeddings that smdl wrote, with one row per text."""
-    maps = [path for path in {*shards.tolist(), *(shard.path for shard in source.shards)} if _is_map(path)]
-    here = {shard.path for shard in source.shards}
-    return len(maps) == 1 and not here & set(shards.tolist()) and open_file(maps[0]).rows == len(source)
+    here, there = {shard.path for shard in source.shards}, set(shards.tolist())
+    maps = [path for path in here | there if os.path.basename(path) == "embeddings.npy"]
+    is_ours = len(maps) == 1 and os.path.exists(f"{maps[0].removesuffix('.npy')}.jsonl")
+    return is_ours and not here & there and open_file(maps[0]).rows == len(source)
 
 
-def _is_map(path: str) -> bool:
-    return os.path.basename(path) == "embeddings.npy" and os.path.exists(f"{path.removesuffix('.npy')}.jsonl")
+def numbers_of(source: Rows, role: str, rule: str = "a column of finite numbers", least: float = -np.inf) -> np.ndarray:
+    """Return a column of finite numbers that are not below `least`."""
+    found = source.column(role)
+    if found.dtype.kind not in "fiub" or not (np.isfinite(found) & (found >= least)).all():
+        raise ValueError(f"--{role} must be {rule}")
+    return found
 
 
 def check_text_and_model(text: str | None, model: str | None, features: Sequence[str]) -> None:
@@ -97,10 +109,11 @@ def check_text_and_model(text: str | None, model: str | None, features: Sequence
         raise ValueError("--features and --text both say what the features are: leave out one of them")
 
 
-def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Sequence[str] = ()) -> None:
-    """Raise an error if the output cannot be written, would replace a file that smdl did not write, or would be an
-    input of the next start."""
-    out = output.path
+def checked_output(request: RowRequest, source: Rows, out: Path | None = None) -> ProtectedOutput:
+    """Return an output of a request. Raise an error if it cannot be written, would replace a file that smdl did not
+    write, or would be an input of the next start."""
+    out, folder = out or request.out, request.folder
+    output = ProtectedOutput(out, folder, request.force)
     if re.match(r"\w\w+:/", str(out)):  # pathlib has removed a slash of the URL
         raise ValueError(f"--out must be a local file, got {out}")
     if out.suffix not in WRITERS:
@@ -114,7 +127,7 @@ def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Se
         raise ValueError(f"--out must be a file, got the folder {out}")
     if any(not is_url(shard.path) and out.exists() and os.path.samefile(out, shard.path) for shard in source.shards):
         raise ValueError(f"--out must not be one of the input files, got {out}")
-    for given in inputs:
+    for given in request.inputs:
         if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):
             raise ValueError(f"--out must not be in the input folder {given}: the next start would read it. Got {out}")
     output.check()
@@ -131,3 +144,4 @@ def check_output(output: ProtectedOutput, folder: Path, source: Rows, inputs: Se
                 pass
         except FileNotFoundError as error:  # the system holds no files there
             raise ValueError(f"{out} cannot be written: {place} takes no files") from error
+    return output

@@ -1,54 +1,38 @@
 """Choose rows of files: check everything, choose part by part, write the output and what the report shows."""
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from smdl import __version__
-from smdl.common.environment import cores
-from smdl.common.interrupts import Interrupted
 from smdl.common.local_engine import Engine
 from smdl.common.messages import choice, one_of, whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import ProtectedOutput, disk_errors, locked
 from smdl.common.units import duration
 from smdl.engine.geometry import EXACT
 from smdl.engine.greedy.subset import candidates_for
 from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
-from smdl.engine.plan import picks_from_a_subset, with_sample
-from smdl.files.checks import (
-    NO_TEXT,
-    NOT_FINITE,
-    check_output,
-    check_text_and_model,
-    check_usable,
-    read_rows,
-    unfinished_rows,
-)
+from smdl.engine.plan import LONG, picks_from_a_subset, with_sample
+from smdl.files.checks import check_finite, check_text_and_model, checked_output, read_rows
 from smdl.files.dedup import search_copies
-from smdl.files.embedding import Embedder
-from smdl.files.engines import ENGINES
-from smdl.files.explanation import LONG, explain_files, seconds
+from smdl.files.engines import ENGINES, running
+from smdl.files.explanation import explain_files, seconds
 from smdl.files.file_plan import FilePlan, make_plan
 from smdl.files.job import NO_ROWS, ChosenPart, Job, class_numbers, objective_of
-from smdl.files.kept_parts import KeptParts, key_of
-from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.kept_parts import KeptParts, key_of, work_folder
+from smdl.files.output import Table, place_columns, shown_columns, write_output
 from smdl.files.outside_rows import features_in
 from smdl.files.quotas import quotas_of
-from smdl.files.request import SelectRequest, settings_of
+from smdl.files.request import SelectRequest
 from smdl.files.request_checks import check_columns_are_read, check_limits
 from smdl.files.rows import ROLES, Rows, open_rows
 from smdl.files.sampled_choice import choose_sampled
 from smdl.files.snapshot import write_snapshot
-from smdl.files.texts import TextRows, open_text
-from smdl.files.usable_rows import row_check
+from smdl.files.usable_rows import UsableRows, open_input
 
 #: Raise it when the same request may give other rows, so that results of an older version are not continued.
 RULES = 4
@@ -63,34 +47,26 @@ class Chooser:
         self.request = request
         whole_number("seed", request.seed, least=0)
         one_of("engine", request.engine, ENGINES)
-        for size in request.sizes:
-            whole_number("size", size)
-        for name in ("partitions", "per_group", "at_least", "threads"):
-            if getattr(request, name) is not None:
-                whole_number(name, getattr(request, name))
-        if request.threads is not None and request.threads > cores():
-            raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
-        if not request.out.name:
-            raise ValueError(choice("--out", str(request.out), "a file"))
         check_columns_are_read(request)
         if request.dedup is not None:
             threshold(request.dedup)
-        self.source = self._open()
+        check_text_and_model(request.text, request.model, request.features)
+        rows = open_input(request, {role: getattr(request, role) for role in ROLES}, request.folder)
+        self.input = UsableRows(rows, request, directions=request.dedup is not None)
         self.exclude, self.initial = self._rows("exclude"), self._rows("initial")
         check_limits(request, self.source)
         self.quotas: dict[str, int] | None = None
         self.quota_notes: list[str] = []
         self.plan = self._plan(NO_ROWS)
         paths = [request.out, *(request.out_of(size) for size in request.sizes[:-1])]
-        self.outputs = [ProtectedOutput(path, request.folder, request.force) for path in paths]
-        for output in self.outputs:
-            check_output(output, request.folder, self.source, request.inputs)
+        self.outputs = [checked_output(request, self.source, path) for path in paths]
         self.classes = self._classes()
-        self.embedder = None
-        if isinstance(self.source, TextRows):
-            self.embedder = Embedder(str(request.model), self.source)
-            self.source = self.embedder.source
+        self.input.use_model()
         self.query, self.away_from = self._others("query"), self._others("away_from")
+
+    @property
+    def source(self) -> Rows:
+        return self.input.rows
 
     def notes(self) -> list[str]:
         """Say which columns of a table are the features, if no option names them."""
@@ -105,25 +81,24 @@ class Chooser:
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""
         lines = explain_files(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
-        lines[1:1] = self.notes()
-        return lines if self.embedder is None else [lines[0], *self.embedder.explain(), *lines[1:]]
+        embedder = self.input.embedder
+        return [lines[0], *(embedder.explain() if embedder else ()), *self.notes(), *lines[1:]]
 
     def run(self, display: Display) -> int:
         """Choose, and write the output. The same request resumes after an interruption. Return how many were chosen."""
         request = self.request
         for line in self.notes():
             display.note(line)
-        if request.threads:
-            torch.set_num_threads(request.threads)
-        engine = ENGINES[request.engine]()
-        try:
-            if self.embedder is not None:
-                self._embed(self.embedder, display)
+        with running(request.threads, request.engine) as engine:
+            self._embed(display)
             self.stamps = self.source.stamps()
-            job = self._job(self._scan(engine, display))
+            used = self.input.usable(display, engine)
+            if request.dedup is not None:
+                used = self._without_copies(used, engine, display)
+            job = self._job(np.setdiff1d(np.arange(len(self.source)), used, assume_unique=True))
             for line in self.quota_notes:
                 display.note(line)
-            with self._work_folder():
+            with work_folder(request.folder):
                 predicted = seconds(self.source, self.plan, objective_of(request.objective), self._is_limited)
                 if predicted > LONG:
                     display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
@@ -131,67 +106,37 @@ class Chooser:
                 if request.engine == "local":
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
-                for number, stamp in enumerate(self.stamps):
-                    self.source.check_stamp(number, stamp)
-                table = self._table(part)
-                self._write(table, display)
+                self.source.check_stamps(self.stamps)
+                table = self._write(part, display)
                 display.phase("measuring what was chosen")
-                numbers = settings_of(request), time.perf_counter() - started
+                numbers = request.settings(), time.perf_counter() - started
                 write_snapshot(request.folder, job, part, table, *numbers, request.sizes)
-        except KeyboardInterrupt:
-            raise Interrupted(signal.SIGINT, "the same command") from None
-        finally:
-            engine.close()
         return len(part.rows)
 
-    def _write(self, table: Table, display: Display) -> None:
-        """Write the chosen rows, and the first of them for every smaller size."""
-        safe = self.request.spreadsheet_safe and self.request.out.suffix == ".csv"
-        shown = marked_table(table) if safe else table
+    def _write(self, part: ChosenPart, display: Display) -> Table:
+        """Write the chosen rows, and the first of them for every smaller size. Return the columns."""
+        table = {"rank": np.arange(1, len(part.rows) + 1), **place_columns(self.source, part.rows)}
+        table |= {"gain": part.gains, **shown_columns(self.source, part.rows)}
         for output, size in zip(self.outputs, (None, *self.request.sizes[:-1]), strict=True):
-            first = {name: values[:size] for name, values in shown.items()}
-            if kept := output.write(table_bytes(output.path, first)):
-                display.note(f"{output.path} was changed after it was written: it is now {kept}")
+            first = {name: values[:size] for name, values in table.items()}
+            write_output(output, first, self.request, display)
+        return table
 
-    @contextmanager
-    def _work_folder(self) -> Iterator[None]:
-        with disk_errors(self.request.folder):
-            self.request.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.request.folder):
-            yield
-
-    def _embed(self, embedder: Embedder, display: Display) -> None:
+    def _embed(self, display: Display) -> None:
         """Write the embeddings of all texts. What needs none of them is checked before."""
-        display.phase("checking the texts")
-        dropped = check_usable(self.source, embedder.empty_texts(), NO_TEXT, self.request.skip_nan)
-        self._job(dropped, embedder.features_at)
-        with self._work_folder():
-            display.phase("embedding the texts")
-            embedder.write(display)
+        if self.input.embedder is not None:
+            self._job(self.input.check_texts(display), self.input.embedder.features_at)
+            with work_folder(self.request.folder):
+                self.input.embed(display)
 
-    def _scan(self, engine: Engine, display: Display) -> np.ndarray:
-        """Return the rows to leave out."""
-        display.phase("checking the input")
-        found: dict[int, np.ndarray] = {}
-        check, bad = row_check(self.request.dedup)
-        for number, rows in engine.run(check, self.source, {n: (n,) for n in range(len(self.source.shards))}):
-            found[number] = rows
-            display.step("checking the input, file", len(found), len(self.source.shards))
-        fault = bad if self.embedder is None else f"{NO_TEXT}, or {bad}"
-        dropped = check_usable(self.source, [found[n] for n in range(len(found))], fault, self.request.skip_nan)
-        if len(dropped):
-            display.note(f"{len(dropped)} rows with {fault} are left out")
-        return dropped if self.request.dedup is None else self._without_copies(dropped, engine, display)
-
-    def _without_copies(self, dropped: np.ndarray, engine: Engine, display: Display) -> np.ndarray:
-        """Return the rows to leave out, and near-copies with them."""
+    def _without_copies(self, used: np.ndarray, engine: Engine, display: Display) -> np.ndarray:
+        """Return the rows that are no near-copies of others."""
         display.phase("looking for near-copies")
-        used = np.setdiff1d(np.arange(len(self.source)), dropped, assume_unique=True)
-        with self._work_folder():
+        with work_folder(self.request.folder):
             limit, folder = float(self.request.dedup or 1), self.request.folder
             found = search_copies(self.source, used, limit, folder, display, engine=engine)
         display.note(f"{len(used) - len(found.kept):,} near-copies are left out")
-        return np.setdiff1d(np.arange(len(self.source)), used[found.kept], assume_unique=True)
+        return used[found.kept]
 
     def _job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
         """Return the job, after a look at a few rows: what the objective cannot use is found now."""
@@ -208,7 +153,9 @@ class Chooser:
     def _choose(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:
         """Return the last merge, with the lowest recall of all selections."""
         if job.plan.candidates:
-            return self._choose_sampled(job, work, engine, display)
+            part = work.read(0, 0) or choose_sampled(job, self.stamps, engine, display)
+            work.write(0, 0, part)
+            return part
         before: dict[int, ChosenPart] = {}
         recall = float("nan")
         for level, count in enumerate(job.plan.levels):
@@ -232,53 +179,18 @@ class Chooser:
             display.note(f"recall of the graphs of neighbours, on random rows: at least {recall:.4f}")
         return before[0]._replace(recall=recall)
 
-    def _choose_sampled(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:
-        part = work.read(0, 0)
-        if part is None:
-            part = choose_sampled(job, self.stamps, engine, display)
-            work.write(0, 0, part)
-        return part
-
-    def _table(self, part: ChosenPart) -> Table:
-        """Return the columns of the output."""
-        shards, rows = self.source.place(part.rows)
-        table: Table = {
-            "rank": np.arange(1, len(part.rows) + 1),
-            "index": part.rows,
-            "shard": np.array([self.source.shards[shard].path for shard in shards], dtype=str),
-            "row": rows,
-            "gain": part.gains,
-        }
-        order = np.argsort(part.rows)
-        for role, name in (("groups", "group"), ("ids", "id")):
-            if role in self.source.columns:
-                values = self.source.values(role, part.rows[order])
-                table[name] = np.empty_like(values)
-                table[name][order] = values
-        if isinstance(self.source, TextRows):
-            table["text"] = np.empty(len(order), object)
-            table["text"][order] = self.source.texts_at(part.rows[order])
-        return table
-
-    def _open(self) -> Rows:
-        request, roles = self.request, {role: getattr(self.request, role) for role in ROLES}
-        check_text_and_model(request.text, request.model, request.features)
-        if request.text is None:
-            return open_rows(request.inputs, request.features, roles)
-        return open_text(request.inputs, request.text, roles, str(request.folder / "embeddings.npy"))
-
     def _others(self, name: str) -> np.ndarray | None:
         """Read rows outside of the input: those that the choice is to be about, or to keep away from."""
         path = getattr(self.request, name)
         if path is None:
             return None
         check_others(name, objective_of(self.request.objective))
-        if self.embedder is not None:
-            return self.embedder.query(path)
+        if self.input.embedder is not None:
+            return self.input.embedder.query(path)
         found = open_rows([path], features_in(path, self.request.features))
         if found.width != self.source.width:
             raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
-        check_usable(found, [unfinished_rows(found, n) for n in range(len(found.shards))], NOT_FINITE, skip=False)
+        check_finite(found)
         return np.array(found.whole())
 
     def _rows(self, name: str) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Near-copies in files: find them once, keep one row of each group, and write which row is a copy of which."""
 
-import io
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,37 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from smdl import __version__
-from smdl.common.environment import cores
-from smdl.common.interrupts import Interrupted
 from smdl.common.local_engine import Engine, Local
-from smdl.common.messages import choice, one_of, whole_number
+from smdl.common.messages import one_of, whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import (
-    DamagedFileError,
-    ProtectedOutput,
-    disk_errors,
-    locked,
-    read_sealed,
-    write_json,
-    write_sealed,
-)
+from smdl.common.storage import write_json
 from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
 from smdl.engine.unit_rows import UnitRows
-from smdl.files.checks import check_output
-from smdl.files.engines import ENGINES
-from smdl.files.file_features import features_for, features_of
-from smdl.files.kept_parts import key_of
-from smdl.files.output import Table, marked_table, table_bytes
+from smdl.files.checks import checked_output, numbers_of
+from smdl.files.engines import ENGINES, running
+from smdl.files.file_features import features_for
+from smdl.files.kept_parts import key_of, read_arrays, work_folder, write_arrays
+from smdl.files.output import Table, place_columns, shown_columns, write_output
 from smdl.files.outside_rows import OutsideRows, input_record, open_against
-from smdl.files.request import settings_of
+from smdl.files.request import RowRequest
 from smdl.files.rows import Rows
 from smdl.files.snapshot import places
-from smdl.files.texts import TextRows
-from smdl.files.usable_rows import UsableRows
+from smdl.files.usable_rows import UsableRows, open_input
 
 #: Raise it when the same request may find other pairs.
 RULES = 1
@@ -50,30 +36,18 @@ POINTS = 21
 
 
 @dataclass(frozen=True)
-class DedupRequest:
+class DedupRequest(RowRequest):
     """What the user asks for: the options of `smdl dedup`."""
 
-    inputs: tuple[str, ...]
+    command = "dedup"
+
     out: Path = Path("kept.csv")
     similarity: float = 0.95
-    features: tuple[str, ...] = ()
-    text: str | None = None
-    model: str | None = None
-    ids: str | None = None
     keep: str = "central"
     keep_by: str | None = None
     against: tuple[str, ...] = ()
     seed: int = 0
     engine: str = "local"
-    threads: int | None = None
-    skip_nan: bool = False
-    spreadsheet_safe: bool = False
-    force: bool = False
-
-    @property
-    def folder(self) -> Path:
-        """The folder of neighbours and the report: kept.dedup beside kept.parquet."""
-        return self.out.with_name(f"{self.out.stem}.dedup")
 
 
 class Deduplicator:
@@ -85,14 +59,11 @@ class Deduplicator:
         one_of("keep", request.keep, KEEP)
         one_of("engine", request.engine, ENGINES)
         whole_number("seed", request.seed, least=0)
-        if request.threads is not None and request.threads > cores():
-            raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
-        if not request.out.name:
-            raise ValueError(choice("--out", str(request.out), "a file"))
-        self.input = UsableRows(request, {"ids": request.ids, "keep_by": request.keep_by})
-        self.output = ProtectedOutput(request.out, request.folder, request.force)
-        check_output(self.output, request.folder, self.rows, request.inputs)
-        self.prefer = self._prefer()
+        roles = {"ids": request.ids, "keep_by": request.keep_by}
+        self.input = UsableRows(open_input(request, roles, request.folder), request)
+        self.output = checked_output(request, self.rows)
+        prefer = numbers_of(self.rows, "keep_by") if "keep_by" in self.rows.columns else None
+        self.prefer = None if prefer is None else prefer.astype(np.float64)
         self.input.use_model()
         self.against: OutsideRows | None = None
         if request.against:
@@ -106,56 +77,32 @@ class Deduplicator:
     def run(self, display: Display) -> dict[str, Any]:
         """Find the near-copies, and write the output. Return the numbers that the page shows."""
         request, started = self.request, time.perf_counter()
-        if request.threads:
-            torch.set_num_threads(request.threads)
-        engine = ENGINES[request.engine]()
-        try:
-            with disk_errors(request.folder):
-                request.folder.mkdir(parents=True, exist_ok=True)
-            with locked(request.folder):
-                stamps = self.rows.stamps()
-                used = self.input.load(display, engine)
-                display.phase("looking for near-copies")
-                found = search_copies(
-                    self.rows, used, request.similarity, request.folder, display, request.keep,
-                    None if self.prefer is None else self.prefer[used],
-                    None if self.against is None else self.against.features, request.seed, engine,
-                )  # fmt: skip
-                for number, stamp in enumerate(stamps):
-                    self.rows.check_stamp(number, stamp)
-                table = self._table(found, used)
-                if kept := self.output.write(table_bytes(request.out, self._shown(table, used[found.kept]))):
-                    display.note(f"{request.out} was changed after it was written: it is now {kept}")
-                display.phase("measuring")
-                numbers = self._numbers(found, used, time.perf_counter() - started)
-                numbers["input"] = input_record(self.rows, self.input.embedder)
-                write_json(request.folder / "dedup.json", numbers, checksum=True)
-                return numbers
-        except KeyboardInterrupt:
-            raise Interrupted(signal.SIGINT, "the same command") from None
-        finally:
-            engine.close()
-
-    def _prefer(self) -> np.ndarray | None:
-        """Return the numbers by which a row of a group is kept."""
-        if "keep_by" not in self.rows.columns:
-            return None
-        found = self.rows.column("keep_by")
-        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise ValueError("--keep_by must be a column of finite numbers")
-        return found.astype(np.float64)
+        with running(request.threads, request.engine) as engine, work_folder(request.folder):
+            stamps = self.rows.stamps()
+            used = self.input.load(display, engine)
+            display.phase("looking for near-copies")
+            found = search_copies(
+                self.rows, used, request.similarity, request.folder, display, request.keep,
+                None if self.prefer is None else self.prefer[used],
+                None if self.against is None else self.against.features, request.seed, engine,
+            )  # fmt: skip
+            self.rows.check_stamps(stamps)
+            only_kept = {"index": used[found.kept]}
+            table = only_kept if request.out.suffix == ".npy" else self._table(found, used)
+            write_output(self.output, table, request, display)
+            display.phase("measuring")
+            numbers = self._numbers(found, used, time.perf_counter() - started)
+            numbers["input"] = input_record(self.rows, self.input.embedder)
+            write_json(request.folder / "dedup.json", numbers, checksum=True)
+            return numbers
 
     def _table(self, found: Deduplication, used: np.ndarray) -> Table:
         """Return the columns of the output, one line per row that was compared."""
-        shards, inside = self.rows.place(used)
         kept = np.zeros(len(used), bool)
         kept[found.kept] = True
         copy = ~kept & (found.copy_of >= 0)
         groups = np.searchsorted(found.kept, found.copy_of)
-        table: Table = {
-            "index": used,
-            "shard": np.array([self.rows.shards[shard].path for shard in shards], dtype=str),
-            "row": inside,
+        table = place_columns(self.rows, used) | {
             "kept": kept,
             "group": _optional(groups, found.copy_of >= 0),
             "copy_of": _optional(used[found.copy_of], copy),
@@ -166,16 +113,7 @@ class Deduplicator:
             for name, values in (("against", self.against.files), ("copy_of_against", self.against.rows)):
                 table[name] = np.full(len(used), None, object)
                 table[name][leaks] = values[found.against[leaks]].tolist()
-        if "ids" in self.rows.columns:
-            table["id"] = self.rows.values("ids", used)
-        if isinstance(self.rows, TextRows):
-            table["text"] = np.array([*self.rows.texts_at(used), None], object)[:-1]
-        return table
-
-    def _shown(self, table: Table, kept: np.ndarray) -> Table:
-        if self.request.out.suffix == ".npy":
-            return {"index": kept}
-        return marked_table(table) if self.request.spreadsheet_safe and self.request.out.suffix == ".csv" else table
+        return table | shown_columns(self.rows, used)
 
     def _numbers(self, found: Deduplication, used: np.ndarray, seconds: float) -> dict[str, Any]:
         thresholds, counts = found.curve(POINTS)
@@ -192,7 +130,7 @@ class Deduplicator:
             "floor": found.floor,
             "recall": None if np.isnan(found.recall) else found.recall,
             "seconds": seconds,
-            "settings": settings_of(self.request),
+            "settings": self.request.settings(),
             "curve": {"similarity": thresholds.tolist(), "kept": counts.tolist()},
             "groups": [
                 {"row": place, "rows": int(sizes[row])}
@@ -209,7 +147,7 @@ class Deduplicator:
         if not len(pairs):
             return []
         one, two = (used[pairs[:, side]] for side in (0, 1))
-        both = [UnitRows([features_of(self.rows, rows)])[slice(0, len(rows))] for rows in (one, two)]
+        both = [UnitRows([self.rows.features_at(rows)])[slice(0, len(rows))] for rows in (one, two)]
         values = (both[0] * both[1]).sum(dim=1)
         shown = zip(places(self.rows, one), places(self.rows, two), values.tolist(), strict=True)
         return [{"row": row, "other": other, "similarity": value} for row, other, value in shown]
@@ -237,20 +175,15 @@ def search_copies(
         display.note("the neighbours are kept from an earlier search")
     search = CopySearch.run(features, similarity, floor, against, keep, prefer, seed, display.step, pairs, engine)
     if pairs is None:
-        file = io.BytesIO()
-        np.savez(file, floor=search.floor, **search.pairs._asdict())
-        write_sealed(folder / "neighbours", file.getvalue(), f"smdl-neighbours {key}")
+        write_arrays(folder / "neighbours", f"smdl-neighbours {key}", {"floor": search.floor, **search.pairs._asdict()})
     return search.resolve(similarity)
 
 
 def _read_pairs(path: Path, key: str, similarity: float) -> tuple[float | None, SimilarPairs | None]:
     """Return the pairs of an earlier search and their floor, if the threshold is not below it."""
-    try:
-        payload = read_sealed(path, f"smdl-neighbours {key}")
-    except (FileNotFoundError, DamagedFileError):
+    found = read_arrays(path, f"smdl-neighbours {key}")
+    if found is None:
         return None, None
-    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
     floor = float(found.pop("floor"))
     if floor > similarity:
         return None, None

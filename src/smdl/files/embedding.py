@@ -2,11 +2,9 @@
 
 import hashlib
 import io
-import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -20,10 +18,10 @@ from smdl.common.progress import Display
 from smdl.common.storage import append_line, disk_errors, write_lines
 from smdl.common.units import duration, size_text
 from smdl.files.checks import NO_TEXT, check_usable
+from smdl.files.file_paths import readable
 from smdl.files.images import ImageModel, ImageRows, image_paths
-from smdl.files.kept_parts import key_of
-from smdl.files.row_files import readable
-from smdl.files.text_model import TextModel, has_content
+from smdl.files.kept_parts import key_of, records_of
+from smdl.files.text_model import TextModel
 from smdl.files.texts import DTYPE, TextRows, open_text
 
 #: Rows of a chunk: what an interruption can lose.
@@ -51,10 +49,6 @@ class Embedder:
         cut = f" of the first {self.model.longest} tokens of each text" if self.model.longest else ""
         return [f"embeddings: by {self.model.folder},{cut}; {size_text(size)} on disk, about {duration(predicted)}"]
 
-    def empty_texts(self) -> list[np.ndarray]:
-        """Return the rows without text, per shard."""
-        return _empty_texts(self.source)
-
     def features_at(self, rows: np.ndarray) -> np.ndarray:
         """Embed the texts of a few rows that ascend."""
         return self.model.embed(self.source.texts_at(rows))
@@ -62,7 +56,7 @@ class Embedder:
     def query(self, path: str) -> np.ndarray:
         """Embed the texts of another file, in a column of the same name."""
         found = open_text([path], self.source.features[0], {}, "")
-        check_usable(found, _empty_texts(found), NO_TEXT, skip=False)
+        check_usable(found, found.without_text(), NO_TEXT, skip=False)
         return self.model.embed(list(found.texts()))
 
     def images(self, folder: str) -> tuple[list[str], np.ndarray]:
@@ -84,7 +78,7 @@ class Embedder:
         with disk_errors(path):
             if path.exists():
                 os.replace(path, part)  # until its checksums are known to be right
-            if not part.exists() or {"key": self.key} not in _records(log):
+            if not part.exists() or {"key": self.key} not in records_of(log):
                 known = self._copied(part, display)
                 if not known:
                     part.write_bytes(_header(self.source))
@@ -102,7 +96,7 @@ class Embedder:
             if path.parent.suffix not in SHARING or path.parent == folder:
                 continue
             with suppress(OSError, UnicodeDecodeError):  # it cannot be read, or the disk is full: the next write tells
-                records = _records(path.with_suffix(".jsonl"))
+                records = records_of(path.with_suffix(".jsonl"))
                 if {"key": self.key} not in records:
                     continue
                 shutil.copyfile(path, part)
@@ -111,12 +105,17 @@ class Embedder:
         return []
 
     def _write_chunks(self, file: IO[bytes], log: Path, display: Display) -> None:
-        source = self.source
-        start, rows, row = len(_header(source)), len(source), source.width * DTYPE.itemsize
+        source, size = self.source, CHUNK * self.source.width * DTYPE.itemsize
+        start, rows = len(_header(source)), len(source)
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, start + rows * row)  # a full disk is found now
-        places = {number: start + number * CHUNK * row for number in range(-(-rows // CHUNK))}
-        kept = [r for r in _records(log) if "key" in r or _sha256(file, places[r["chunk"]], CHUNK * row) == r["sha256"]]
+            os.posix_fallocate(file.fileno(), 0, start + rows * size // CHUNK)  # a full disk is found now
+        places = {number: start + number * size for number in range(-(-rows // CHUNK))}
+
+        def checksum(number: int) -> str:
+            file.seek(places[number])
+            return hashlib.sha256(file.read(size)).hexdigest()
+
+        kept = [each for each in records_of(log) if "key" in each or checksum(each["chunk"]) == each["sha256"]]
         write_lines(log, kept)  # without what is damaged
         done = {record["chunk"] for record in kept if "chunk" in record}
         if done:
@@ -124,19 +123,21 @@ class Embedder:
             display.note(f"{kept_rows:,} of {rows:,} embeddings are kept from an earlier start")
         if len(done) == len(places):
             return
-        for number, texts in enumerate(_chunks(source)):
+        texts = source.texts()
+        for number in places:
+            chunk = list(islice(texts, CHUNK))
             if number not in done:
                 file.seek(places[number])
-                file.write(self.model.embed(texts).tobytes())
+                file.write(self.model.embed(chunk).tobytes())
                 file.flush()
                 os.fsync(file.fileno())
-                append_line(log, {"chunk": number, "sha256": _sha256(file, places[number], CHUNK * row)})
+                append_line(log, {"chunk": number, "sha256": checksum(number)})
             display.step("embedding, row", min(rows, (number + 1) * CHUNK), rows)
 
 
 def read_embeddings(path: Path, key: str) -> np.ndarray:
     """Return embeddings as a memory map, if they are complete, undamaged and of this key."""
-    records = _records(path.with_suffix(".jsonl"))
+    records = records_of(path.with_suffix(".jsonl"))
     if not path.exists() or {"key": key} not in records:
         raise ValueError(
             f"the embeddings in {path} are missing, or of other rows: run the command that made them again"
@@ -151,35 +152,8 @@ def read_embeddings(path: Path, key: str) -> np.ndarray:
     return found
 
 
-def _empty_texts(source: TextRows) -> list[np.ndarray]:
-    rows = np.array([row for row, text in enumerate(source.texts()) if not has_content(text)], np.int64)
-    shards, inside = source.place(rows)
-    return [inside[shards == number] for number in range(len(source.shards))]
-
-
-def _chunks(source: TextRows) -> Iterator[list[str | None]]:
-    texts = source.texts()
-    while chunk := list(islice(texts, CHUNK)):
-        yield chunk
-
-
 def _header(source: TextRows) -> bytes:
     """Return the beginning of the .npy file."""
     file, form = io.BytesIO(), {"descr": DTYPE.str, "fortran_order": False, "shape": (len(source), source.width)}
     np.lib.format.write_array_header_1_0(file, form)
     return file.getvalue()
-
-
-def _sha256(file: IO[bytes], place: int, size: int) -> str:
-    """Return the checksum of a part of a file."""
-    file.seek(place)
-    return hashlib.sha256(file.read(size)).hexdigest()
-
-
-def _records(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of the log, without one that a kill has cut."""
-    found = []
-    for line in log.read_text().splitlines() if log.exists() else ():
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
-    return found

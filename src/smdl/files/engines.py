@@ -2,10 +2,15 @@
 
 import logging
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import torch
+
+from smdl.common.interrupts import Interrupted
 from smdl.common.local_engine import Engine, Local
 from smdl.common.messages import install
 
@@ -47,9 +52,8 @@ class Ray:
                 waiting.append(remote.remote(os.getcwd(), function, held, *arguments))
             if not waiting:
                 return
-            yield self._result(
-                waiting.popleft()
-            )  # tasks that are left run to their end: a cancelled worker starts again
+            # Tasks that are left run to their end: a cancelled worker starts again.
+            yield self._result(waiting.popleft())
 
     def hold(self, value: Any) -> Any:
         return value if isinstance(value, self.ray.ObjectRef) else self.ray.put(value)
@@ -78,8 +82,6 @@ class Ray:
 
 def _in_worker(folder: str, function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:
     """Run a task in the folder that relative paths start from, with the one thread that Ray counts for it."""
-    import torch
-
     if os.path.isdir(folder):
         os.chdir(folder)
     torch.set_num_threads(1)
@@ -87,3 +89,17 @@ def _in_worker(folder: str, function: Callable[..., Any], shared: Any, *argument
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {"local": Local, "ray": Ray}
+
+
+@contextmanager
+def running(threads: int | None, engine: str = "local") -> Iterator[Engine]:
+    """Start an engine, and stop it at the end. An interruption says that the same command resumes."""
+    if threads:
+        torch.set_num_threads(threads)
+    started = ENGINES[engine]()
+    try:
+        yield started
+    except KeyboardInterrupt:
+        raise Interrupted(signal.SIGINT, "the same command") from None
+    finally:
+        started.close()

@@ -4,12 +4,10 @@ import torch
 
 from smdl.common.units import duration, size_text
 from smdl.engine.objective import Objective
-from smdl.engine.plan import LONG, SelectionPlan, Shape, Ways, make_plan
+from smdl.engine.plan import SelectionPlan, Shape, Ways, make_plan
 from smdl.files.file_plan import FilePlan
 from smdl.files.job import merge_objective
 from smdl.files.rows import Rows
-
-__all__ = ["LONG", "explain_files", "seconds"]
 
 
 def explain_files(source: Rows, plan: FilePlan, objective: Objective, limited: bool) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smdl.engine.unit_rows import RowArray
-from smdl.files.row_files import NpyFile, SafetensorsFile, is_url
+from smdl.files.file_paths import is_url
+from smdl.files.row_files import NpyFile, SafetensorsFile
 from smdl.files.rows import Rows
 from smdl.files.texts import TextRows
 
@@ -25,15 +26,7 @@ class FileFeatures:
         return len(self.used)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        return features_of(self.source, self.used[rows])
-
-
-def features_of(rows: Rows, wanted: np.ndarray) -> np.ndarray:
-    """Return the features of rows in any order."""
-    if (np.diff(wanted) > 0).all():
-        return rows.features_at(wanted)
-    unique, where = np.unique(wanted, return_inverse=True)
-    return rows.features_at(unique)[where]
+        return self.source.features_at(self.used[rows])
 
 
 def features_for(rows: Rows, used: np.ndarray, travels: bool) -> RowArray:

@@ -5,16 +5,15 @@ import csv
 import inspect
 import io
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from smdl.common.factory import load_object
 from smdl.common.storage import disk_errors, write_bytes
 from smdl.files.kept_parts import key_of
 from smdl.files.texts import DTYPE, TextRows, open_text
@@ -167,18 +166,15 @@ def _opened(path: Path) -> Any:
 
 
 def _find(name: str) -> Callable[[list[Any]], Any]:
-    module, _, function = name.partition(":")
-    if not module or not function:
+    if not all(name.partition(":")):
         raise ValueError(
             f"for a folder of images, --model is a function of Python, package.module:function, got {name!r}:"
             " a list of PIL images -> one row of features per image"
         )
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
-        found = getattr(import_module(module), function, None)
+        found = load_object(name, "--model")
     except ImportError as error:
         raise ValueError(f"--model {name} cannot be imported: {error}") from error
     if not callable(found):
-        raise ValueError(f"--model {name}: {module} has no function {function}")
+        raise ValueError(f"--model {name} must be a function, got a {type(found).__name__}")
     return found

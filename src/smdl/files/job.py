@@ -74,7 +74,9 @@ class Job:
         rows = np.union1d(rows, self.initial) if len(self.initial) else rows
         if len(among) == 0:
             return ChosenPart(NO_ROWS, np.empty(0))
-        objective, pool = self._objective(reference), self.pool(rows)
+        objective, pool = objective_of(self.objective), self.pool(rows)
+        if reference is not None:
+            objective = merge_objective(objective, len(reference), len(self.source))
         if reference is not None and len(reference) < len(rows) and objective.neighbours is None:
             pool.represented = np.searchsorted(rows, reference)  # not the candidates: they would represent themselves
         choose = partial(self._select, pool, objective, rows, level=level, number=number)
@@ -105,7 +107,8 @@ class Job:
     ) -> Selection:
         options: dict[str, Any] = {"seed": (self.seed, level, number), "threads": self.threads}
         if self.progress is not None:
-            options["progress"] = partial(self._report, f"level {level}, part {number + 1}")
+            report, label = self.progress, f"level {level}, part {number + 1}"
+            options["progress"] = lambda what, done, total: report(f"{label}: {what}", done, total)
         size: int | None = min(self.plan.size, len(among))
         if len(among) < len(rows):
             options["among"] = np.searchsorted(rows, among)
@@ -128,14 +131,6 @@ class Job:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="this selection takes a while")  # the plan has said so
             return select(pool, objective, size, **options)
-
-    def _report(self, label: str, what: str, done: int, total: int) -> None:
-        assert self.progress is not None
-        self.progress(f"{label}: {what}", done, total)
-
-    def _objective(self, reference: np.ndarray | None) -> Objective:
-        objective = objective_of(self.objective)
-        return objective if reference is None else merge_objective(objective, len(reference), len(self.source))
 
     def pool(self, rows: np.ndarray, features: np.ndarray | None = None) -> Pool:
         """Read rows as a pool, with their features if those are not given. All rows of one local array are a memory

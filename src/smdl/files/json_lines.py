@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from smdl.files.row_files import Column, opened, readable
+from smdl.files.file_paths import opened, readable
+from smdl.files.row_files import Column
 from smdl.files.tables import TEXTS, TableFile, as_objects
 
 #: The rest of what a column holds: a null.
@@ -49,7 +50,8 @@ class JsonLinesFile(TableFile):
             else:
                 self.unread.setdefault(name, "text")
         else:
-            self.unread.setdefault(name, " and ".join(sorted({_word(kind) for kind in kinds})))
+            words = {"list of numbers" if isinstance(kind, int) else kind for kind in kinds}
+            self.unread.setdefault(name, " and ".join(sorted(words)))
 
     def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:
         objects, start = self._objects(), 0
@@ -111,10 +113,6 @@ def _kind(value: Any) -> str | int:
     if isinstance(value, list) and value and all(isinstance(each, int | float) for each in value):
         return len(value)
     return "list" if isinstance(value, list) else "object"
-
-
-def _word(kind: str | int) -> str:
-    return "list of numbers" if isinstance(kind, int) else kind
 
 
 def _values(values: list[Any], column: Column) -> np.ndarray:

@@ -3,18 +3,55 @@
 import hashlib
 import io
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smdl.common.storage import DamagedFileError, disk_errors, read_sealed, write_sealed
+from smdl.common.storage import DamagedFileError, disk_errors, locked, read_sealed, write_sealed
 from smdl.files.job import ChosenPart
+
+
+@contextmanager
+def work_folder(folder: Path) -> Iterator[None]:
+    """Make the folder and hold its lock."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        yield
 
 
 def key_of(*parts: Any) -> str:
     """Return a key that changes with any of these values."""
     return hashlib.sha256(json.dumps(parts, default=_plain, sort_keys=True).encode()).hexdigest()
+
+
+def write_arrays(path: Path, kind: str, arrays: Mapping[str, Any]) -> None:
+    """Write arrays under a checksum and the kind of the file, atomically."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    write_sealed(path, file.getvalue(), kind)
+
+
+def read_arrays(path: Path, kind: str) -> dict[str, np.ndarray] | None:
+    """Return what `write_arrays` wrote, or None if it is missing, damaged or of another kind."""
+    try:
+        payload = read_sealed(path, kind)
+    except (FileNotFoundError, DamagedFileError):
+        return None
+    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def records_of(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a JSONL file, without one that a kill has cut."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
 
 
 class KeptParts:
@@ -24,31 +61,20 @@ class KeptParts:
         self.folder, self.kind = folder, f"smdl-select {key}"
         with disk_errors(folder):
             for path in folder.glob("part-*"):
-                if not self._read(path):
+                if read_arrays(path, self.kind) is None:
                     path.unlink()
 
     def read(self, level: int, number: int) -> ChosenPart | None:
         """Return a result, or None if it is missing or damaged."""
-        payload = self._read(self._path(level, number))
-        if payload is None:
-            return None
-        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            return ChosenPart(arrays["rows"], arrays["gains"], float(arrays["recall"]))
+        found = read_arrays(self._path(level, number), self.kind)
+        return None if found is None else ChosenPart(found["rows"], found["gains"], float(found["recall"]))
 
     def write(self, level: int, number: int, part: ChosenPart) -> None:
         """Keep a result."""
-        file = io.BytesIO()
-        np.savez(file, **part._asdict())
-        write_sealed(self._path(level, number), file.getvalue(), self.kind)
+        write_arrays(self._path(level, number), self.kind, part._asdict())
 
     def _path(self, level: int, number: int) -> Path:
         return self.folder / f"part-{level}-{number}"
-
-    def _read(self, path: Path) -> bytes | None:
-        try:
-            return read_sealed(path, self.kind)
-        except (FileNotFoundError, DamagedFileError):
-            return None
 
 
 def _plain(value: Any) -> Any:

@@ -1,23 +1,46 @@
-"""The output of smdl select: one line per chosen row, in the order picked. Written atomically."""
+"""The outputs of the commands on rows: one line per row. Written atomically."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from smdl.files.tables import NUMBER, arrow
+from smdl.common.progress import Display
+from smdl.common.storage import ProtectedOutput
+from smdl.files.request import RowRequest
+from smdl.files.rows import Rows
+from smdl.files.tables import NUMBER, arrow, as_objects
+from smdl.files.texts import TextRows
 
 Table = dict[str, np.ndarray]
 
 
-def table_bytes(path: Path, table: Table) -> bytes:
-    """Return columns of one length as the content of a file, by the suffix of its path."""
-    return WRITERS[path.suffix](table)
+def write_output(output: ProtectedOutput, table: Table, request: RowRequest, display: Display) -> None:
+    """Write columns of one length, by the suffix of the output. One that a person has changed is kept beside it."""
+    safe = request.spreadsheet_safe and output.path.suffix == ".csv"
+    if kept := output.write(WRITERS[output.path.suffix](_marked_table(table) if safe else table)):
+        display.note(f"{output.path} was changed after it was written: it is now {kept}")
+
+
+def place_columns(source: Rows, rows: np.ndarray) -> Table:
+    """Return where rows are."""
+    shards, inside = source.place(rows)
+    paths = np.array([source.shards[shard].path for shard in shards], dtype=str)
+    return {"index": rows, "shard": paths, "row": inside}
+
+
+def shown_columns(source: Rows, rows: np.ndarray) -> Table:
+    """Return the groups, ids and texts of rows in any order."""
+    order = np.argsort(rows)
+    roles = [(role, name) for role, name in (("groups", "group"), ("ids", "id")) if role in source.columns]
+    table = {name: source.values(role, rows[order]) for role, name in roles}
+    if isinstance(source, TextRows):
+        table["text"] = as_objects(source.texts_at(rows[order]))
+    return {name: values[np.argsort(order)] for name, values in table.items()}
 
 
 def marked(text: str) -> str:
@@ -30,12 +53,12 @@ def unmarked(text: str) -> str:
     return text[1:] if re.match(r"'+[=+\-@\t\r]", text) else text
 
 
-def marked_table(table: Table) -> Table:
+def _marked_table(table: Table) -> Table:
     """Return a table for a spreadsheet: no group and no text is taken for a formula."""
     found = dict(table)
     for name in {"group", "text"} & set(table):
         if table[name].dtype.kind in "OU":
-            found[name] = np.array([marked(each) if isinstance(each, str) else each for each in table[name]], object)
+            found[name] = as_objects([marked(each) if isinstance(each, str) else each for each in table[name]])
     return found
 
 
@@ -69,15 +92,16 @@ def _csv(table: Table) -> bytes:
 
 
 def _json(table: Table) -> bytes:
-    columns: dict[str, list[Any]] = {name: values.tolist() for name, values in table.items()}
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return (json.dumps(rows, indent=1, default=str) + "\n").encode()
+    return (json.dumps(list(_records(table)), indent=1, default=str) + "\n").encode()
 
 
 def _json_lines(table: Table) -> bytes:
-    columns: dict[str, list[Any]] = {name: values.tolist() for name, values in table.items()}
-    rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-    return "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows).encode()
+    return "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in _records(table)).encode()
+
+
+def _records(table: Table) -> Iterator[dict[str, Any]]:
+    rows = zip(*(values.tolist() for values in table.values()), strict=True)
+    return (dict(zip(table, values, strict=True)) for values in rows)
 
 
 def _npy(table: Table) -> bytes:

@@ -10,10 +10,9 @@ import numpy as np
 from smdl.common.storage import read_json
 from smdl.engine.unit_rows import unusable
 from smdl.files.embedding import Embedder, read_embeddings
-from smdl.files.file_features import features_of
+from smdl.files.file_paths import MOST_DIGESTED, is_url, shard_paths
 from smdl.files.images import ImageRows
-from smdl.files.row_files import MOST_DIGESTED, is_url
-from smdl.files.rows import Rows, open_file, open_rows, shard_paths
+from smdl.files.rows import FORMATS, Rows, open_file, open_rows
 from smdl.files.usable_rows import NO_DIRECTION
 
 
@@ -29,11 +28,11 @@ def open_against(
     paths: Sequence[str], features: Sequence[str], source: Rows, embedder: Embedder | None, out: Path
 ) -> OutsideRows:
     """Read the rows of --against. Texts and images are embedded by the model of the input."""
-    is_folder = [isinstance(source, ImageRows) and os.path.isdir(path) for path in paths]
-    files = shard_paths([path for path, folder in zip(paths, is_folder, strict=True) if not folder])
+    folders = [path for path in paths if isinstance(source, ImageRows) and os.path.isdir(path)]
+    files = shard_paths([path for path in paths if path not in folders], FORMATS)
     if any(not is_url(path) and out.exists() and os.path.samefile(out, path) for path in files):
         raise ValueError(f"--out must not be one of the files of --against, got {out}: its rows are those of the input")
-    found = [_images(path, embedder) for path, folder in zip(paths, is_folder, strict=True) if folder and embedder]
+    found = [_images(path, embedder) for path in folders if embedder]
     found += [_kept(path, embedder) or _rows(path, features, embedder) for path in files]
     for part in found:
         width = part.features.shape[1]
@@ -48,7 +47,7 @@ def open_against(
 
 def features_in(path: str, names: Sequence[str]) -> Sequence[str]:
     """Return the names of the features in another file: those of the input, unless it is one matrix of another name."""
-    columns = open_file(shard_paths([path])[0]).columns
+    columns = open_file(shard_paths([path], FORMATS)[0]).columns
     is_matrix = len(columns) == 1 and next(iter(columns.values())).width > 0
     return () if is_matrix and not set(names) <= set(columns) else names
 
@@ -84,8 +83,7 @@ def _kept(path: str, embedder: Embedder | None) -> OutsideRows | None:
     file = open_file(path)
     if not {"shard", "row", "kept", "index"} <= set(file.columns):
         return None
-    every = np.arange(file.rows)
-    lines = np.flatnonzero(file.take(["kept"], every)["kept"].astype(bool))
+    lines = np.flatnonzero(file.column("kept").astype(bool))
     folder = Path(path).with_name(f"{Path(path).stem}.dedup")
     found = read_json(folder / "dedup.json")
     record = found.get("input") if isinstance(found, dict) else None
@@ -95,18 +93,18 @@ def _kept(path: str, embedder: Embedder | None) -> OutsideRows | None:
         if embedder is not None and embedder.model.key != record["model"]:
             raise ValueError(f"--against: {path} was made by another --model, or by an earlier version of it")
         values = read_embeddings(folder / "embeddings.npy", record["embeddings"])
-        inside = file.take(["index"], lines)["index"].astype(np.int64)
+        inside = file.column("index")[lines].astype(np.int64)
         _check_rows(path, inside, len(values))
         return OutsideRows(values[inside], np.full(len(lines), path, object), lines)
     earlier, numbers = _open_again(path, record)
     shards = file.exact("shard", lines).tolist()
-    inside = file.take(["row"], lines)["row"].astype(np.int64)
+    inside = file.column("row")[lines].astype(np.int64)
     if strange := set(shards) - set(numbers):
         raise ValueError(f"--against: {path} names {min(strange)}, which was not among its input")
     number = np.array([numbers[shard] for shard in shards], np.int64)
     _check_rows(path, inside, np.diff(earlier.offsets)[number])
     rows = inside + earlier.offsets[number]
-    values = features_of(earlier, rows) if len(rows) else np.empty((0, earlier.width), np.float32)
+    values = earlier.features_at(rows) if len(rows) else np.empty((0, earlier.width), np.float32)
     return OutsideRows(values, np.full(len(lines), path, object), lines)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from smdl.engine.shares import SHARES, quotas_of_shares
+from smdl.files.file_paths import suffix_of
 from smdl.files.request import SelectRequest
-from smdl.files.row_files import suffix_of
 from smdl.files.rows import FORMATS, Rows, numbered, open_file
 
 #: Columns of a file of --shares, and what they are in Python.
@@ -50,13 +50,12 @@ def _given(request: SelectRequest) -> dict[str, Any]:
     file = open_file(shares)
     if not {"group", "share"} <= set(file.columns):
         raise ValueError(f"--shares: {shares} must have the columns group and share, got {', '.join(file.columns)}")
-    every = np.arange(file.rows)
-    texts = [str(name) for name in file.exact("group", every)]
+    texts = [str(name) for name in file.exact("group", np.arange(file.rows))]
     if len(set(texts)) < len(texts):
         raise ValueError(f"--shares: {shares} must name each group once")
     for column, option in COLUMNS.items():
         if column in file.columns:
-            found[option] = _numbers(file.take([column], every)[column], texts, f"--shares: {column} of {shares}")
+            found[option] = _numbers(file.column(column), texts, f"--shares: {column} of {shares}")
     return found
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from smdl.common.messages import positive
+from smdl.files.checks import numbers_of
 from smdl.files.job import objective_of
 from smdl.files.request import SelectRequest
 from smdl.files.rows import Rows
@@ -38,17 +39,12 @@ def check_limits(request: SelectRequest, source: Rows) -> None:
     if request.shares is not None and len(request.sizes) > 1:
         raise ValueError("--shares needs one --size: the beginning of a choice has other shares")
     if "utility" in columns:
-        found = source.column("utility")
-        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise ValueError("--utility must be a column of finite numbers")
-    if "importance" in columns:
-        found = source.column("importance")
-        if found.dtype.kind not in "fiub" or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
-            raise ValueError("--importance must be a column of finite numbers ≥ 0, not all of them 0")
+        numbers_of(source, "utility")
+    rule = "a column of finite numbers ≥ 0, not all of them 0"
+    if "importance" in columns and not numbers_of(source, "importance", rule, least=0).any():
+        raise ValueError(f"--importance must be {rule}")
     if request.budget is not None:
         positive("budget", request.budget)
         if request.sizes or request.fraction is not None:
             raise ValueError("--budget says how many rows to choose: leave out --size and --fraction")
-        costs = source.column("costs")
-        if costs.dtype.kind not in "fiu" or not (np.isfinite(costs) & (costs > 0)).all():
-            raise ValueError("--costs must be finite numbers above 0")
+        numbers_of(source, "costs", "finite numbers above 0", least=np.nextafter(0, 1))

@@ -1,6 +1,5 @@
 """One file of rows: which columns it has, and how they are read. Nothing is unpickled."""
 
-import hashlib
 import json
 import math
 import os
@@ -8,19 +7,16 @@ import struct
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from smdl.common.messages import unknown
+from smdl.files.file_paths import is_url, opened, readable
 
 #: Most bytes of a block of rows.
 BLOCK = 1 << 26
-#: Most bytes of a file of which `sampled_digest` reads everything.
-MOST_DIGESTED = 1 << 22
 #: Types of safetensors that NumPy has. bfloat16 is read as its bits and widened to float32.
 SAFETENSORS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
                "I8": "<i1", "U8": "<u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1"}  # fmt: skip
@@ -76,6 +72,10 @@ class RowFile(ABC):
                 start = stop
         return {name: np.concatenate(parts) if parts else self._empty(name) for name, parts in found.items()}
 
+    def column(self, name: str) -> np.ndarray:
+        """Return a whole column."""
+        return self.take([name], np.arange(self.rows))[name]
+
     def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
         """Return a column at these rows as it is written: numbers of their own type, or Python objects."""
         return self.take([name], rows)[name]
@@ -105,8 +105,8 @@ class ArrayFile(RowFile):
 
     layouts: dict[str, Layout] = field(default_factory=dict)
 
-    def add(self, name: str, layout: Layout, widened: str | None = None) -> None:
-        """Add a column; the first one says how many rows there are."""
+    def add(self, name: str, layout: Layout, size: int, widened: str | None = None) -> None:
+        """Add a column that ends within `size` bytes; the first one says how many rows there are."""
         shape = layout.shape
         if any(type(length) is not int or length < 0 for length in shape):
             raise ValueError(f"{name} must have lengths ≥ 0, got shape {shape}")
@@ -118,6 +118,9 @@ class ArrayFile(RowFile):
             raise ValueError(f"{name} holds Python objects, which are not read")
         if self.columns and shape[0] != self.rows:
             raise ValueError(f"its arrays must have one row per sample, got {self.rows} and {shape[0]} ({name})")
+        needed = layout.offset + math.prod(shape) * np.dtype(layout.dtype).itemsize
+        if needed > size:
+            raise ValueError(f"{name} of shape {shape} needs {needed:,} bytes, and the file has {size:,}")
         self.rows = shape[0]
         self.columns[name] = Column(widened or layout.dtype, shape[1] if len(shape) == 2 else 0)
         self.layouts[name] = layout
@@ -165,9 +168,7 @@ class NpyFile(ArrayFile):
 
     def describe(self) -> None:
         with opened(self.path) as file:
-            layout = _npy_layout(file)
-            _check_room("features", layout, _size(file))
-        self.add("features", layout)
+            self.add("features", _npy_layout(file), _size(file))
 
 
 class SafetensorsFile(ArrayFile):
@@ -188,8 +189,8 @@ class SafetensorsFile(ArrayFile):
                 raise ValueError(unknown(f"type of {name}", entry["dtype"], SAFETENSORS))
             start, stop = entry["data_offsets"]
             layout = Layout(SAFETENSORS[entry["dtype"]], tuple(entry["shape"]), 8 + size + start)
-            self.add(name, layout, "<f4" if entry["dtype"] == "BF16" else None)
-            _check_room(name, layout, min(whole, 8 + size + stop) if start >= 0 else 0)
+            end = min(whole, 8 + size + stop) if start >= 0 else 0
+            self.add(name, layout, end, "<f4" if entry["dtype"] == "BF16" else None)
 
 
 class NpzFile(ArrayFile):
@@ -199,9 +200,8 @@ class NpzFile(ArrayFile):
         with opened(self.path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
                 with archive.open(member) as entry:
-                    name, layout = member.removesuffix(".npy"), _npy_layout(entry)
-                    self.add(name, layout)
-                    _check_room(name, layout, archive.getinfo(member).file_size)
+                    size = archive.getinfo(member).file_size
+                    self.add(member.removesuffix(".npy"), _npy_layout(entry), size)
 
     def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:  # noqa: ARG002
         with opened(self.path) as file, np.load(file, allow_pickle=False) as archive:
@@ -223,67 +223,5 @@ def _npy_layout(file: Any) -> Layout:
     return Layout(dtype.str, shape, file.tell(), "F" if by_column else "C")
 
 
-def _check_room(name: str, layout: Layout, size: int) -> None:
-    """Raise an error if an array would end behind the end of its file."""
-    if min(layout.shape, default=0) >= 0:
-        needed = layout.offset + math.prod(layout.shape) * np.dtype(layout.dtype).itemsize
-        if needed > size:
-            raise ValueError(f"{name} of shape {layout.shape} needs {needed:,} bytes, and the file has {size:,}")
-
-
 def _size(file: IO[bytes]) -> int:
     return file.seek(0, os.SEEK_END)
-
-
-def sampled_digest(path: str, size: int) -> str:
-    """Return the checksum of a file up to 4 MB, or of 64 blocks of 64 kB that are spread over a larger one."""
-    found, step, blocks = hashlib.sha256(), 1 << 16, 64
-    starts = range(0, size, step) if size <= MOST_DIGESTED else np.linspace(0, size - step, blocks).astype(int).tolist()
-    with readable(path), opened(path) as file:
-        for start in starts:
-            file.seek(start)
-            found.update(file.read(step))
-    return found.hexdigest()
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is for fsspec: s3://, memory://, ..."""
-    return "://" in path
-
-
-@contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading: by fsspec if the path is a URL."""
-    if is_url(path):
-        import fsspec
-
-        with fsspec.open(path, "rb") as file:
-            yield file  # type: ignore[misc]
-    else:
-        with open(path, "rb") as file:
-            yield file
-
-
-@contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Turn whatever a damaged or missing file raises into an error that names the file."""
-    try:
-        yield
-    except (KeyboardInterrupt, UnreadableError):
-        raise
-    except MemoryError as error:
-        raise UnreadableError(f"{path} cannot be read: it does not fit the memory") from error
-    except ImportError as error:
-        raise UnreadableError(f"{path} cannot be read: {error}") from error
-    except Exception as error:  # zipfile, json, struct, pyarrow and fsspec raise many kinds of errors
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        text = " ".join(str(reason or type(error).__name__).split())
-        raise UnreadableError(f"{path} cannot be read: {text[:300]}") from error
-
-
-class UnreadableError(ValueError):
-    """A file that cannot be read."""
-
-
-def suffix_of(path: str) -> str:
-    return PurePosixPath(path).suffix.lower()

@@ -1,7 +1,5 @@
 """Rows: the rows of one or several files, numbered through, with the columns that a selection reads."""
 
-import glob
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,18 +8,9 @@ from typing import Any
 import numpy as np
 
 from smdl.common.messages import unknown
+from smdl.files.file_paths import UnreadableError, is_url, readable, shard_paths, short_stamp_of, stamp_of, suffix_of
 from smdl.files.json_lines import JsonLinesFile
-from smdl.files.row_files import (
-    NpyFile,
-    NpzFile,
-    RowFile,
-    SafetensorsFile,
-    UnreadableError,
-    is_url,
-    readable,
-    sampled_digest,
-    suffix_of,
-)
+from smdl.files.row_files import NpyFile, NpzFile, RowFile, SafetensorsFile
 from smdl.files.tables import CsvFile, ParquetFile
 
 FORMATS: dict[str, Callable[[str], RowFile]] = {
@@ -64,7 +53,10 @@ class Rows:
         return np.dtype(self.shape_of(self.shards[0])[1])
 
     def features_at(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows that ascend, (N, D)."""
+        """Return the features of rows in any order, (N, D)."""
+        if (np.diff(rows) <= 0).any():
+            unique, where = np.unique(rows, return_inverse=True)
+            return self.features_at(unique)[where]
         return self._gather(self.features, rows).reshape(-1, self.width)
 
     def shape_of(self, shard: RowFile) -> tuple[int, str]:
@@ -128,16 +120,21 @@ class Rows:
         """Return what changes if a file changes: columns, path, size, time, a checksum of some of its content."""
         beside = [found for found in self.columns.values() if isinstance(found, RowFile)]
         names = [self.features, {role: found for role, found in self.columns.items() if isinstance(found, tuple)}]
-        return [names, *([file.path, file.rows, _stamp(file.path)] for file in (*self.shards, *beside))]
+        return [names, *([file.path, file.rows, stamp_of(file.path)] for file in (*self.shards, *beside))]
 
     def stamps(self) -> list[Any]:
         """Return the size and the time of every shard, or what its store says of it."""
-        return [_short_stamp(shard.path) for shard in self.shards]
+        return [short_stamp_of(shard.path) for shard in self.shards]
+
+    def check_stamps(self, stamps: Sequence[Any]) -> None:
+        """Raise an error if a shard is not what it was when `stamps` were taken."""
+        for number, stamp in enumerate(stamps):
+            self.check_stamp(number, stamp)
 
     def check_stamp(self, number: int, stamp: Any) -> None:
         """Raise an error if a shard is gone, or is not what it was."""
         path = self.shards[number].path
-        if _short_stamp(path) != stamp:
+        if short_stamp_of(path) != stamp:
             raise UnreadableError(f"{path} has changed since the command started: start it again")
 
     def _gather(self, names: tuple[str, ...], rows: np.ndarray) -> np.ndarray:
@@ -183,7 +180,7 @@ def open_columns(
     paths: Sequence[str], roles: Mapping[str, str | None]
 ) -> tuple[tuple[RowFile, ...], dict[str, tuple[str, ...] | RowFile]]:
     """Open the files, and find the columns besides the features. Each file has rows, and each column all of them."""
-    shards = tuple(open_file(path) for path in shard_paths(paths))
+    shards = tuple(open_file(path) for path in shard_paths(paths, FORMATS))
     columns = {role: _resolve(role, text, shards) for role, text in roles.items() if text is not None}
     for shard in shards:
         if shard.rows == 0:
@@ -200,55 +197,6 @@ def open_file(path: str) -> RowFile:
     if suffix_of(path) not in FORMATS:
         raise ValueError(f"{path} cannot be read: choose a file of the kind {', '.join(FORMATS)}")
     return FORMATS[suffix_of(path)](path)
-
-
-def shard_paths(paths: Sequence[str]) -> list[str]:
-    """Return the files that these paths, patterns and folders name."""
-    found: list[str] = []
-    for path in paths:
-        files = _in_folder(path)
-        if files is None:
-            files = sorted(_glob(path)) if any(letter in path for letter in "*?[") else [path]
-            if not files:
-                raise ValueError(f"{path} matches no file")
-        found += files
-    places = [path if is_url(path) else os.path.abspath(path) for path in found]
-    twice = sorted({path for path, place in zip(found, places, strict=True) if places.count(place) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} is given twice")
-    return found
-
-
-def _in_folder(path: str) -> list[str] | None:
-    """Return the files of a folder that can be read, by name; None if it is no folder."""
-    if is_url(path):
-        import fsspec
-
-        with readable(path):
-            system, inner = fsspec.core.url_to_fs(path)
-            if not system.isdir(inner):
-                return None
-            files = [system.unstrip_protocol(entry) for entry in system.ls(inner, detail=False)]
-    elif os.path.isdir(path):
-        files = [os.path.join(path, name) for name in os.listdir(path) if not name.startswith(".")]
-    else:
-        return None
-    files = sorted(file for file in files if suffix_of(file) in FORMATS)
-    kinds = sorted({suffix_of(file) for file in files})
-    if len(kinds) != 1:
-        held = f"files of several kinds ({', '.join(kinds)}): name them by a pattern" if kinds else "no file to read"
-        raise ValueError(f"the folder {path} holds {held}; choose among {', '.join(FORMATS)}")
-    return files
-
-
-def _glob(path: str) -> list[str]:
-    if not is_url(path):
-        return glob.glob(path)
-    import fsspec
-
-    with readable(path):
-        system, inner = fsspec.core.url_to_fs(path)
-        return [system.unstrip_protocol(entry) for entry in system.glob(inner)]
 
 
 def _resolve(role: str, text: str, shards: tuple[RowFile, ...]) -> tuple[str, ...] | RowFile:
@@ -319,23 +267,3 @@ def _check_shard(source: Rows, shard: RowFile) -> None:
 
 def _joined(values: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
     return values[names[0]] if len(names) == 1 else np.column_stack([values[name] for name in names])
-
-
-def _stamp(path: str) -> list[Any]:
-    found = _short_stamp(path)
-    return [sampled_digest(path, found[0]), *found]
-
-
-def _short_stamp(path: str) -> list[Any]:
-    """Return the size of a file and what else is known without a look into it."""
-    if not is_url(path):
-        with readable(path):
-            found = os.stat(path)
-        return [found.st_size, found.st_mtime_ns]
-    import fsspec
-
-    with readable(path):
-        system, inner = fsspec.core.url_to_fs(path)
-        info = system.info(inner)
-    names = ("etag", "ETag", "mtime", "created", "last_modified", "LastModified")
-    return [info.get("size") or 0, *(str(info[name]) for name in names if name in info)]

@@ -1,54 +1,40 @@
 """`smdl score`: numbers for every row of files, and what the page shows of them."""
 
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from smdl.common.environment import cores
-from smdl.common.interrupts import Interrupted
-from smdl.common.local_engine import Local
 from smdl.common.messages import choice, whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import ProtectedOutput, disk_errors, locked, write_json
+from smdl.common.storage import write_json
 from smdl.engine.near_copies import threshold
 from smdl.engine.row_scores import RowScores, score
-from smdl.files.checks import check_output
-from smdl.files.output import Table, marked_table, table_bytes
-from smdl.files.request import settings_of
-from smdl.files.snapshot import places
-from smdl.files.texts import TextRows
-from smdl.files.usable_rows import UsableRows
+from smdl.files.checks import checked_output
+from smdl.files.engines import running
+from smdl.files.kept_parts import work_folder
+from smdl.files.output import place_columns, shown_columns, write_output
+from smdl.files.request import RowRequest
+from smdl.files.snapshot import places, spread
+from smdl.files.usable_rows import UsableRows, open_input
 
+#: Columns of the output, in this order.
+SCORES = ("density", "distance", "copies", "rank", "gain")
 #: Rows that the page shows of each extreme, and points of the curves of sorted scores.
 SHOWN, POINTS = 12, 200
 
 
 @dataclass(frozen=True)
-class ScoreRequest:
+class ScoreRequest(RowRequest):
     """What the user asks for: the options of `smdl score`."""
 
-    inputs: tuple[str, ...]
+    command = "score"
+
     out: Path = Path("scores.csv")
     neighbours: int = 16
     similarity: float = 0.95
-    features: tuple[str, ...] = ()
-    text: str | None = None
-    model: str | None = None
-    ids: str | None = None
-    threads: int | None = None
-    skip_nan: bool = False
-    spreadsheet_safe: bool = False
-    force: bool = False
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the report: scores.score beside scores.parquet."""
-        return self.out.with_name(f"{self.out.stem}.score")
 
 
 class RowScorer:
@@ -58,60 +44,31 @@ class RowScorer:
         self.request = request
         threshold(request.similarity)
         whole_number("neighbours", request.neighbours)
-        if request.threads is not None and request.threads > cores():
-            raise ValueError(choice("threads", request.threads, f"at most the {cores()} cores of this machine"))
-        if not request.out.name or request.out.suffix == ".npy":
+        if request.out.suffix == ".npy":
             raise ValueError(choice("--out", str(request.out), "a table: .parquet, .csv, .jsonl or .json"))
-        self.input = UsableRows(request, {"ids": request.ids})
-        self.output = ProtectedOutput(request.out, request.folder, request.force)
-        check_output(self.output, request.folder, self.input.rows, request.inputs)
+        self.input = UsableRows(open_input(request, {"ids": request.ids}, request.folder), request)
+        self.output = checked_output(request, self.input.rows)
         self.input.use_model()
 
     def run(self, display: Display) -> dict[str, Any]:
         """Score the rows, and write the output. Return the numbers that the page shows."""
         request, started = self.request, time.perf_counter()
-        if request.threads:
-            torch.set_num_threads(request.threads)
-        try:
-            with disk_errors(request.folder):
-                request.folder.mkdir(parents=True, exist_ok=True)
-            with locked(request.folder):
-                used = self.input.load(display, Local())
-                display.phase("looking for neighbours")
-                rows = self.input.rows
-                features = rows.whole() if len(used) == len(rows) else rows.features_at(used)
-                found = score(
-                    features, neighbours=request.neighbours, similarity=request.similarity, progress=display.step
-                )
-                table = self._table(found, used)
-                safe = request.spreadsheet_safe and request.out.suffix == ".csv"
-                if kept := self.output.write(table_bytes(request.out, marked_table(table) if safe else table)):
-                    display.note(f"{request.out} was changed after it was written: it is now {kept}")
-                numbers = self._numbers(found, used, time.perf_counter() - started)
-                write_json(request.folder / "score.json", numbers, checksum=True)
-                return numbers
-        except KeyboardInterrupt:
-            raise Interrupted(signal.SIGINT, "the same command") from None
-
-    def _table(self, found: RowScores, used: np.ndarray) -> Table:
-        """Return the columns of the output, one line per row that was scored."""
-        rows = self.input.rows
-        shards, inside = rows.place(used)
-        table: Table = {
-            "index": used,
-            "shard": np.array([rows.shards[shard].path for shard in shards], dtype=str),
-            "row": inside,
-            "density": found.density,
-            "distance": found.distance,
-            "copies": found.copies,
-            "rank": found.rank,
-            "gain": found.gain,
-        }
-        if "ids" in rows.columns:
-            table["id"] = rows.values("ids", used)
-        if isinstance(rows, TextRows):
-            table["text"] = np.array([*rows.texts_at(used), None], object)[:-1]
-        return table
+        with running(request.threads) as engine, work_folder(request.folder):
+            used = self.input.load(display, engine)
+            display.phase("looking for neighbours")
+            rows = self.input.rows
+            found = score(
+                rows.whole() if len(used) == len(rows) else rows.features_at(used),
+                neighbours=request.neighbours,
+                similarity=request.similarity,
+                progress=display.step,
+            )
+            scores = {name: getattr(found, name) for name in SCORES}
+            table = place_columns(rows, used) | scores | shown_columns(rows, used)
+            write_output(self.output, table, request, display)
+            numbers = self._numbers(found, used, time.perf_counter() - started)
+            write_json(request.folder / "score.json", numbers, checksum=True)
+            return numbers
 
     def _numbers(self, found: RowScores, used: np.ndarray, seconds: float) -> dict[str, Any]:
         orders = {
@@ -120,7 +77,7 @@ class RowScorer:
             "copied": np.argsort(-found.copies, kind="stable"),
             "first": np.argsort(found.rank, kind="stable"),
         }
-        some = np.unique(np.linspace(0, len(used) - 1, min(len(used), POINTS)).round().astype(np.int64))
+        some = spread(len(used), POINTS)
         return {
             "title": f"Scores of {len(used):,} rows",
             "rows": len(self.input.rows),
@@ -130,7 +87,7 @@ class RowScorer:
             "similarity": self.request.similarity,
             "recall": found.recall,
             "seconds": seconds,
-            "settings": settings_of(self.request),
+            "settings": self.request.settings(),
             "curves": {
                 name: {"share": (some / max(1, len(used) - 1)).tolist(), "value": np.sort(values)[some].tolist()}
                 for name, values in (("density", found.density), ("distance", found.distance))
@@ -140,13 +97,6 @@ class RowScorer:
 
     def _shown(self, found: RowScores, used: np.ndarray, some: np.ndarray) -> list[dict[str, Any]]:
         return [
-            {
-                "row": place,
-                "density": float(found.density[row]),
-                "distance": float(found.distance[row]),
-                "copies": int(found.copies[row]),
-                "rank": int(found.rank[row]),
-                "gain": float(found.gain[row]),
-            }
-            for place, row in zip(places(self.input.rows, used[some]), some.tolist(), strict=True)
+            {"row": place, **{name: getattr(found, name)[row].item() for name in SCORES}}
+            for place, row in zip(places(self.input.rows, used[some]), some, strict=True)
         ]

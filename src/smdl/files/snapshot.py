@@ -2,7 +2,7 @@
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,16 @@ def write_snapshot(
     source = job.source
     sample = _random_rows(job, _SAMPLE, SAMPLE)
     chosen_rows = np.sort(part.rows)
-    points, chosen = _floats(source.features_at(sample)), _floats(source.features_at(chosen_rows))
+    points, chosen = floats_of(source.features_at(sample)), floats_of(source.features_at(chosen_rows))
     random_rows = _random_rows(job, _RANDOM, len(part.rows))
-    others = _floats(source.features_at(random_rows))
+    others = floats_of(source.features_at(random_rows))
     outside = ~np.isin(sample, part.rows) & ~np.isin(sample, random_rows)
     rest = points[torch.from_numpy(outside)]
     distances, nearest = _nearest(rest, chosen)
     by_chance, _ = _nearest(rest, others)
-    centre, axes, held = principal_axes(points)
-    shown = np.argsort(part.rows) < SHOWN  # the first picks
-    map_file = io.BytesIO()
-    np.savez(
-        map_file,
-        sample=((points - centre) @ axes).numpy(),
-        chosen=((chosen - centre) @ axes).numpy()[shown],
-    )
-    write_bytes(folder / "map.npz", map_file.getvalue())
-    some = _spread(len(distances), PAIRS)
+    first = np.argsort(part.rows) < SHOWN  # of the picks
+    held = write_map(folder / "map.npz", points, {"chosen": chosen[torch.from_numpy(first)]})
+    some = spread(len(distances), PAIRS)
     shown = zip(places(source, sample[outside][some]), places(source, chosen_rows[nearest[some]]), strict=True)
     ranks = np.argsort(part.rows)[nearest[some]] + 1
     pairs = [
@@ -95,6 +88,17 @@ def write_snapshot(
     )
 
 
+def write_map(path: Path, sample: Tensor, others: Mapping[str, Tensor], **more: Any) -> float:
+    """Write the first two principal components of a sample, and other rows along them. Return their share of
+    variance."""
+    centre, axes, held = principal_axes(sample)
+    placed = {name: ((rows - centre) @ axes).numpy() for name, rows in {"sample": sample, **others}.items()}
+    file = io.BytesIO()
+    np.savez(file, **placed, **more)
+    write_bytes(path, file.getvalue())
+    return held
+
+
 def _of_size(size: int, order: np.ndarray, rest: Tensor, chosen: Tensor, others: Tensor) -> dict[str, float | None]:
     """Return the mean distance to the first `size` chosen rows, and to as many random ones."""
     if not len(rest):
@@ -131,7 +135,7 @@ def _random_rows(job: Job, stream: int, count: int) -> np.ndarray:
     return np.sort(drawn[~np.isin(drawn, job.dropped)][:count])
 
 
-def _spread(total: int, count: int) -> np.ndarray:
+def spread(total: int, count: int) -> np.ndarray:
     """Return up to `count` places, evenly spread."""
     return np.unique(np.linspace(0, total - 1, min(total, count)).round().astype(np.int64))
 
@@ -144,7 +148,8 @@ def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarra
     return torch.cat([each.values for each in found]).numpy(), torch.cat([each.indices for each in found]).numpy()
 
 
-def _floats(values: np.ndarray) -> Tensor:
+def floats_of(values: np.ndarray) -> Tensor:
+    """Return a copy as float32."""
     return torch.from_numpy(np.array(values, np.float32))
 
 

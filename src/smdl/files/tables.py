@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smdl.common.messages import install
-from smdl.files.row_files import Column, RowFile, is_url, opened, readable
+from smdl.files.file_paths import is_url, opened, readable
+from smdl.files.row_files import Column, RowFile
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 TEXTS = 1024
 #: Bytes of a block of .csv. A row must fit one.
 CSV_BLOCK = 1 << 24
+#: Batches of pyarrow, and their lengths.
+Batches = Iterator[tuple[Any, int]]
 #: A cell that is a number.
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
@@ -49,7 +52,39 @@ class TableFile(RowFile):
                 self.unread[name] = "an index without a name"
 
 
-class ParquetFile(TableFile):
+class ArrowFile(TableFile):
+    """A table that pyarrow reads in batches."""
+
+    @abstractmethod
+    def batches(self, names: Sequence[str], wanted: np.ndarray | None, as_text: bool) -> Batches:
+        """Yield batches of columns and their lengths, in order; None for a batch without a `wanted` row, which need not
+        be read. With `as_text`, cells of a .csv are texts, and batches of all texts are short."""
+
+    def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:
+        start = 0
+        for batch, length in self.batches(names, wanted, as_text=False):
+            if batch is None:
+                yield dict.fromkeys(names, np.empty(length, bool))
+            else:
+                yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
+            start += length
+
+    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
+        found, start, pyarrow = [], 0, arrow("pyarrow")
+        with readable(self.path):
+            for batch, length in self.batches([name], rows, as_text=True):
+                low, high = np.searchsorted(rows, (start, start + length))
+                if batch is not None and low < high:
+                    found.append(batch.column(0).take(pyarrow.array(rows[low:high] - start)))
+                start += length
+            return _exact(pyarrow.chunked_array(found)) if found else np.empty(0, object)
+
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        for batch, _ in self.batches([name], None, as_text=True):
+            yield batch.column(0).to_pylist()
+
+
+class ParquetFile(ArrowFile):
     """.parquet: lists of one length are matrices. Row groups without a wanted row are not read."""
 
     def describe(self) -> None:
@@ -65,40 +100,16 @@ class ParquetFile(TableFile):
                 if not column.is_number:
                     self.unread.setdefault(entry.name, "text" if column.dtype == "U" else str(entry.type))
 
-    def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:
-        for start, batch, length in self._batches(names, wanted):
-            if batch is None:
-                yield dict.fromkeys(names, np.empty(length, bool))
-            else:
-                yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
-
-    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
-        found = []
-        with readable(self.path):
-            for start, batch, length in self._batches([name], rows):
-                low, high = np.searchsorted(rows, (start, start + length))
-                if batch is not None and low < high:
-                    found.append(batch.column(0).take(arrow("pyarrow").array(rows[low:high] - start)))
-            return _exact(arrow("pyarrow").chunked_array(found)) if found else np.empty(0, object)
-
-    def _batches(self, names: Sequence[str], wanted: np.ndarray | None) -> Iterator[tuple[int, Any, int]]:
-        """Yield the first row, the batch and its length; no batch for a row group without a wanted row."""
-        step, start = self._block_rows(names), 0
+    def batches(self, names: Sequence[str], wanted: np.ndarray | None, as_text: bool) -> Batches:
+        step, start = TEXTS if as_text and wanted is None else self._block_rows(names), 0
         with self._opened() as file:
             for group in range(file.num_row_groups):
                 length = file.metadata.row_group(group).num_rows
-                if wanted is not None and np.diff(np.searchsorted(wanted, (start, start + length)))[0] == 0:
-                    yield start, None, length
-                    start += length
-                    continue
-                for batch in file.iter_batches(step, [group], list(names)):
-                    yield start, batch, batch.num_rows
-                    start += batch.num_rows
-
-    def texts(self, name: str) -> Iterator[list[str | None]]:
-        with self._opened() as file:
-            for batch in file.iter_batches(TEXTS, columns=[name]):
-                yield batch.column(0).to_pylist()
+                start += length
+                if wanted is not None and np.diff(np.searchsorted(wanted, (start - length, start)))[0] == 0:
+                    yield None, length
+                else:
+                    yield from ((batch, batch.num_rows) for batch in file.iter_batches(step, [group], list(names)))
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -120,7 +131,7 @@ class ParquetFile(TableFile):
         return Column(_dtype(entry.type.value_type), width) if _dtype(entry.type.value_type) else None
 
 
-class CsvFile(TableFile):
+class CsvFile(ArrowFile):
     """.csv with a line of names. Every numeric column is float64: a shard of whole numbers is like the others. Text in
     quotes may have several lines."""
 
@@ -164,27 +175,10 @@ class CsvFile(TableFile):
         if not whole or (2 * len(found) > len(names) and not consecutive):
             raise ValueError(f"its first line must hold the names of the columns, got {', '.join(names)[:80]}")
 
-    def blocks(self, names: Sequence[str], wanted: np.ndarray | None = None) -> Iterator[dict[str, np.ndarray]]:  # noqa: ARG002
-        start = 0
-        with self._opened(names) as batches:
-            for batch in batches:
-                yield {name: _values(batch.column(name), self.columns[name], start) for name in names}
-                start += batch.num_rows
-
-    def exact(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Return the cells as text, to the letter."""
-        found, start = [], 0
-        with readable(self.path):
-            for block in self.texts(name):
-                low, high = np.searchsorted(rows, (start, start + len(block)))
-                found += [block[row] for row in (rows[low:high] - start).tolist()]
-                start += len(block)
-        return as_objects(found)
-
-    def texts(self, name: str) -> Iterator[list[str | None]]:
-        with self._opened([name], {name: arrow("pyarrow").string()}) as batches:
-            for batch in batches:
-                yield batch.column(0).to_pylist()
+    def batches(self, names: Sequence[str], wanted: np.ndarray | None, as_text: bool) -> Batches:  # noqa: ARG002
+        types = dict.fromkeys(names, arrow("pyarrow").string()) if as_text else None
+        with self._opened(names, types) as batches:
+            yield from ((batch, batch.num_rows) for batch in batches)
 
     @contextmanager
     def _opened(self, names: Sequence[str] = (), types: dict[str, Any] | None = None) -> Iterator[Any]:

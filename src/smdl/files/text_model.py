@@ -9,7 +9,7 @@ import numpy as np
 
 from smdl.common.messages import install
 from smdl.files.kept_parts import key_of
-from smdl.files.texts import DTYPE
+from smdl.files.texts import DTYPE, has_content
 
 #: Texts that go through the model at once.
 BATCH = 32
@@ -41,11 +41,6 @@ class TextModel:
 
     def _encode(self, texts: Sequence[str | None]) -> np.ndarray:
         return self._model.encode(texts, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
-
-
-def has_content(text: str | None) -> bool:
-    """Whether there is a text, and more than white space in it."""
-    return text is not None and bool(text.strip())
 
 
 def find_model(name: str) -> Path:

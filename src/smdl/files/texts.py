@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from smdl.files.row_files import BLOCK, is_url, readable
+from smdl.files.file_paths import is_url, readable
+from smdl.files.row_files import BLOCK
 from smdl.files.rows import Rows, check_column, open_columns
 from smdl.files.tables import CsvFile, TableFile
 
@@ -63,6 +64,12 @@ class TextRows(Rows):
         for number in range(len(self.shards)):
             yield from self._texts_of(number)
 
+    def without_text(self) -> list[np.ndarray]:
+        """Return the rows without text, per shard."""
+        rows = np.array([row for row, text in enumerate(self.texts()) if not has_content(text)], np.int64)
+        shards, inside = self.place(rows)
+        return [inside[shards == number] for number in range(len(self.shards))]
+
     def texts_at(self, rows: np.ndarray) -> list[str]:
         """Return the texts of rows that ascend. What lies behind the last of them in a file is not read."""
         found, (shards, inside) = [], self.place(rows)
@@ -78,6 +85,11 @@ class TextRows(Rows):
         with readable(shard.path):
             for block in shard.texts(self.features[0]):
                 yield from block
+
+
+def has_content(text: str | None) -> bool:
+    """Whether there is a text, and more than white space in it."""
+    return text is not None and bool(text.strip())
 
 
 def open_text(paths: Sequence[str], text: str, roles: Mapping[str, str | None], path: str) -> TextRows:

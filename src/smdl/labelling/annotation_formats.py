@@ -29,49 +29,30 @@ class Said(NamedTuple):
     beside: Mapping[str, Any] = MappingProxyType({})
 
 
-def label_studio(lines: list[Line]) -> bytes:
-    """Tasks to import into a project with <Choices name="label" toName="text">."""
-    return _json([{"data": line} for line in lines])
+def tool_bytes(name: str, lines: list[Line]) -> bytes:
+    """Return lines as a tool imports them: JSON, or one object per line."""
+    suffix, record = TOOLS[name]
+    records = [record(line) for line in lines]
+    if suffix == ".json":
+        return (json.dumps(records, ensure_ascii=False, indent=1) + "\n").encode()
+    return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records).encode()
 
 
-def argilla(lines: list[Line]) -> bytes:
-    """Records for `dataset.records.from_json`: the row is metadata and the id, the rest are fields."""
-    return _json(
-        [
-            {
-                "id": str(line["row"]),
-                "fields": {name: str(value) for name, value in line.items() if name != "row"},
-                "metadata": {"row": line["row"]},
-                "suggestions": {},
-                "responses": {},
-                "vectors": {},
-            }
-            for line in lines
-        ]
-    )
+def _argilla(line: Line) -> Line:
+    """Return a record for `dataset.records.from_json`: the row is metadata and the id, the rest are fields."""
+    fields = {name: str(value) for name, value in line.items() if name != "row"}
+    known = {"id": str(line["row"]), "fields": fields, "metadata": {"row": line["row"]}}
+    return {**known, "suggestions": {}, "responses": {}, "vectors": {}}
 
 
-def prodigy(lines: list[Line]) -> bytes:
-    """Tasks for `prodigy textcat.manual` and other recipes of texts."""
-    return _jsonl([{"text": shown(line), "meta": {"row": line["row"]}} for line in lines])
-
-
-def doccano(lines: list[Line]) -> bytes:
-    """Lines of JSONL for a project of text classification. What is not text or label is kept as metadata."""
-    return _jsonl([{"text": shown(line), "label": [], "row": line["row"]} for line in lines])
-
-
-def jsonl(lines: list[Line]) -> bytes:
-    """One line per row, with an empty label to fill in."""
-    return _jsonl([{**line, "label": ""} for line in lines])
-
-
-WRITERS: dict[str, tuple[str, Callable[[list[Line]], bytes]]] = {
-    "jsonl": (".jsonl", jsonl),
-    "label-studio": (".json", label_studio),
-    "argilla": (".json", argilla),
-    "prodigy": (".jsonl", prodigy),
-    "doccano": (".jsonl", doccano),
+#: The suffix of a tool's files, and a line as the tool imports it. Label Studio needs <Choices name="label"
+#: toName="text">, Prodigy `textcat.manual` or another recipe of texts, doccano a project of text classification.
+TOOLS: dict[str, tuple[str, Callable[[Line], Line]]] = {
+    "jsonl": (".jsonl", lambda line: {**line, "label": ""}),
+    "label-studio": (".json", lambda line: {"data": line}),
+    "argilla": (".json", _argilla),
+    "prodigy": (".jsonl", lambda line: {"text": shown(line), "meta": {"row": line["row"]}}),
+    "doccano": (".jsonl", lambda line: {"text": shown(line), "label": [], "row": line["row"]}),
 }
 
 
@@ -159,11 +140,3 @@ def _one(place: int, values: Any) -> Any:
     if len(values) != 1:
         raise ValueError(f"entry {place} has {len(values)} classes, {', '.join(map(str, values))}: one is needed")
     return values[0]
-
-
-def _json(records: list[Any]) -> bytes:
-    return (json.dumps(records, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def _jsonl(records: list[Any]) -> bytes:
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()

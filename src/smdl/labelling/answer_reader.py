@@ -47,28 +47,28 @@ class AnswerReader:
         shown = {line["row"]: line for line in self._rows.lines(sorted(listed))} if listed else {}
         found: dict[tuple[int, str], Value] = {}
         wrong: list[tuple[int, str]] = []
-        for each in filled.said:
+        for each in (*filled.said, *filled.open):
+            is_open = each.value == ""
+            if is_open and _row_in(each, asked) is None:
+                continue
             try:
-                row, value = _whole(each.row), None if each.value is None else as_value(as_text(each.value))
+                row = _whole(each.row)
                 if row not in asked:
                     raise ValueError(f"row {row} was not asked for in this round, so its answer is not used")
-                _check_shown(each, shown[row], ", so its answer is not used")
-            except (TypeError, ValueError) as error:
+                _check_shown(each, shown[row], "" if is_open else ", so its answer is not used")
+            except ValueError as error:
                 wrong.append((each.line, str(error)))
                 continue
+            if is_open:
+                continue
             key = (row, annotator or each.annotator)
+            value = None if each.value is None else as_value(as_text(each.value))
             before, where = seen.setdefault(key, (value, path.name))
             found.setdefault(key, value)
             if before != value:
                 place = "" if where == path.name else f" ({where})"
                 wrong.append((each.line, f"row {row} has two answers, {before!r}{place} and {value!r}"))
                 twice.add(key)
-        for each in filled.open:
-            if (row := _row_in(each, asked)) is not None:
-                try:
-                    _check_shown(each, shown[row])
-                except ValueError as error:
-                    wrong.append((each.line, str(error)))
         self.new = [each for each in self.new if (each.row, each.annotator) not in twice]
         nothing = object()
         new = [
@@ -78,7 +78,9 @@ class AnswerReader:
             and value != (now.get((row, name), nothing) if corrects else self._said.get((row, name, file), nothing))
         ]
         self.new += new
-        self._tell(path.name, sorted(wrong))
+        self.problems += [f"{path.name}, line {line}: {text}" for line, text in sorted(wrong)[:TOLD]]
+        if len(wrong) > TOLD:
+            self.problems.append(f"{path.name}: {len(wrong) - TOLD} more lines like these")
         kept = {(each.row, each.annotator) for each in self._answers if each.file == file} - set(found)
         if kept:
             self.notes.append(
@@ -88,11 +90,6 @@ class AnswerReader:
         if changed:
             self.notes.append(f"{path.name}: {changed} answers were changed")
         return listed
-
-    def _tell(self, file: str, wrong: list[tuple[int, str]]) -> None:
-        self.problems += [f"{file}, line {line}: {text}" for line, text in wrong[:TOLD]]
-        if len(wrong) > TOLD:
-            self.problems.append(f"{file}: {len(wrong) - TOLD} more lines like these")
 
 
 def _check_shown(said: Said, line: Line, consequence: str = "") -> None:

@@ -92,6 +92,17 @@ def as_value(value: Any) -> Value:
     raise TypeError(choice("an answer", value, 'a text, a whole number, a bool, or None for "cannot say"'))
 
 
+def row_numbers(rows: Any, count: int) -> list[int]:
+    """Return rows as a list, if each is a row of the pile."""
+    found = rows.tolist() if hasattr(rows, "tolist") else list(rows)
+    for row in found:
+        if isinstance(row, bool) or not isinstance(row, int | np.integer):
+            raise TypeError(choice("a row", row, f"a whole number from 0 to {count - 1}"))
+        if not 0 <= row < count:
+            raise ValueError(choice("a row", int(row), f"a whole number from 0 to {count - 1}"))
+    return [int(row) for row in found]
+
+
 def alike(classes: Sequence[Value]) -> list[tuple[str, ...]]:
     """Return names of classes that differ in case, spaces and signs alone: probably one class."""
     groups: dict[str, list[str]] = {}

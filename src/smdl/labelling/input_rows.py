@@ -1,7 +1,7 @@
 """The input of a labelling project: rows of files with features, or texts or images that a model embeds."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,32 +10,38 @@ import numpy as np
 
 from smdl.common.progress import Display
 from smdl.engine.near_copies import threshold
-from smdl.files.checks import NO_TEXT, check_usable
 from smdl.files.dedup import search_copies
-from smdl.files.embedding import Embedder
-from smdl.files.images import LISTING, ImageRows, check_images, open_images
-from smdl.files.rows import Rows, open_rows
-from smdl.files.rows_beside import are_beside, open_beside
-from smdl.files.texts import TextRows, open_text
-from smdl.files.usable_rows import row_check
+from smdl.files.file_paths import suffix_of
+from smdl.files.images import ImageRows
+from smdl.files.request import RowInput
+from smdl.files.rows import FORMATS, Rows, open_columns, open_rows
+from smdl.files.texts import TextRows
+from smdl.files.usable_rows import UsableRows, open_input
 from smdl.labelling.annotation_formats import Line
 
 
 @dataclass(frozen=True)
-class LabelSettings:
+class LabelSettings(RowInput):
     """What a project is about: the input, how its rows are embedded, and how rounds are written."""
 
-    inputs: tuple[str, ...]
-    features: tuple[str, ...] = ()
-    text: str | None = None
-    model: str | None = None
-    ids: str | None = None
     labels: str | None = None
     format: str = "csv"
     size: int = 50
     seed: int = 0
-    skip_nan: bool = False
     dedup: float | None = None
+
+
+@dataclass(frozen=True)
+class RowsBeside(Rows):
+    """Features from their files, and the columns of a `table` with as many rows in the same order."""
+
+    table: Rows
+
+    def values(self, role: str, rows: np.ndarray) -> np.ndarray:
+        return self.table.values(role, rows)
+
+    def fingerprint(self) -> list[Any]:
+        return [*super().fingerprint(), *self.table.fingerprint()]
 
 
 class InputRows:
@@ -47,72 +53,46 @@ class InputRows:
     def __init__(self, path: Path, settings: LabelSettings, keep: bool = False) -> None:
         """Open and check the files. Embeddings are kept in the folder `path`, and with `keep` its list of images."""
         self.settings, self.path = settings, path
-        roles = {"ids": settings.ids, "labels": settings.labels}
-        self.embedder: Embedder | None = None
         if settings.dedup is not None:
             threshold(settings.dedup)
-        if len(settings.inputs) == 1 and Path(settings.inputs[0]).is_dir():
-            self._open_images(settings.inputs[0], roles, keep)
-            return
-        if settings.model is None:
-            self._open_features(roles)
-            return
-        if settings.text is None:
-            raise ValueError("--model embeds texts: add --text with their column, or leave out --model")
-        if settings.features:
-            raise ValueError("--features and --model both make features: leave out one of them")
-        source = open_text(settings.inputs, settings.text, roles, str(path / "embeddings.npy"))
-        self.embedder = Embedder(settings.model, source)
-        self.source = self.embedder.source
+        self._input = UsableRows(self._open(keep), settings, directions=settings.dedup is not None)
+        self._input.use_model()
 
-    def _open_features(self, roles: dict[str, str | None]) -> None:
-        """Open rows with features of their own. A column of text is for people alone."""
+    @property
+    def source(self) -> Rows:
+        return self._input.rows
+
+    def _open(self, keep: bool) -> Rows:
+        """Open what `smdl select` takes, a folder of images, or tables with a file of features beside them."""
         inputs, features, text = self.settings.inputs, self.settings.features, self.settings.text
-        if text is not None and not features:
-            raise ValueError(
-                f"--text {text} needs features: give --model to embed the texts, or --features with the columns or the"
-                " file of embeddings that you have"
-            )
-        roles = {**roles, "text": text}
-        self.source: Rows = (
-            open_beside(inputs, features[0], roles) if are_beside(features) else open_rows(inputs, features, roles)
-        )
-
-    def _open_images(self, root: str, roles: dict[str, str | None], keep: bool) -> None:
-        if self.settings.model is None or self.settings.text or self.settings.features:
-            raise ValueError(
-                f"{root} is a folder: give --model package.module:function that makes features of its images,"
-                " and neither --text nor --features"
-            )
-        source = open_images(root, self.path / LISTING, keep, roles, str(self.path / "embeddings.npy"))
-        self.embedder = Embedder(self.settings.model, source)
-        self.source = self.embedder.source
+        roles = {"ids": self.settings.ids, "labels": self.settings.labels}
+        if len(inputs) == 1 and Path(inputs[0]).is_dir():
+            if self.settings.model is None or text or features:
+                raise ValueError(
+                    f"{inputs[0]} is a folder: give --model package.module:function that makes features of its images,"
+                    " and neither --text nor --features"
+                )
+        elif self.settings.model is None:
+            if text is not None and not features:
+                raise ValueError(
+                    f"--text {text} needs features: give --model to embed the texts, or --features with the columns or"
+                    " the file of embeddings that you have"
+                )
+            roles["text"] = text  # for people alone
+            if len(features) == 1 and suffix_of(features[0]) in FORMATS:
+                return _open_beside(inputs, features[0], roles)
+            return open_rows(inputs, features, roles)
+        elif text is not None and features:
+            raise ValueError("--features and --model both make features: leave out one of them")
+        return open_input(self.settings, roles, self.path, keep)
 
     def load(self, display: Display) -> None:
         """Embed the texts or images, and find the rows that can be used."""
-        source, skip = self.source, self.settings.skip_nan
-        empty = [np.empty(0, np.int64) for _ in source.shards]
-        what = "images" if isinstance(source, ImageRows) else "texts"
-        if self.embedder is not None:
-            display.phase(f"checking the {what}")
-            empty = self.embedder.empty_texts()
-            check_usable(source, empty, NO_TEXT, skip)
-            display.phase(f"embedding the {what}")
-            self.embedder.write(display)
-        display.phase("checking the input")
-        find, fault = row_check(self.settings.dedup)
-        bad = [np.union1d(find(source, number), rows) for number, rows in enumerate(empty)]
-        if isinstance(source, ImageRows) and not skip:
-            check_images(source, bad[0])
-        dropped = check_usable(source, bad, fault, skip)
-        if len(dropped):
-            display.note(f"{len(dropped):,} rows that cannot be used are left out")
-        self.kept = np.setdiff1d(np.arange(len(source)), dropped)
+        self.kept = self._input.load(display)
         if self.settings.dedup is not None:
             self._leave_out_copies(display)
-            dropped = np.setdiff1d(np.arange(len(source)), self.kept)
-        whole = source.whole()
-        self.features = whole if len(dropped) == 0 else whole[self.kept]
+        whole = self.source.whole()
+        self.features = whole if len(self.kept) == len(whole) else whole[self.kept]
 
     def _leave_out_copies(self, display: Display) -> None:
         """Keep one row of each group of near-copies: one with a label, if there is one."""
@@ -138,21 +118,29 @@ class InputRows:
         order = np.argsort(rows)
         ascending = np.array(rows, np.int64)[order]
         lines: list[Line] = [{"row": int(row)} for row in rows]
+        shown: dict[str, list[Any]] = {}
         if "ids" in self.source.columns:
-            for place, value in zip(order, self.source.values("ids", ascending).tolist(), strict=True):
-                lines[place]["id"] = value
+            shown["id"] = self.source.values("ids", ascending).tolist()
         if isinstance(self.source, TextRows):
-            shown_as, texts = "image" if isinstance(self.source, ImageRows) else "text", self.source.texts_at(ascending)
-        else:
-            shown_as, texts = "text", self._texts_at(ascending)
-        for place, text in zip(order, texts, strict=False):
-            lines[place][shown_as] = text
+            shown["image" if isinstance(self.source, ImageRows) else "text"] = self.source.texts_at(ascending)
+        elif "text" in self.source.columns:
+            texts = self.source.values("text", ascending).tolist()
+            shown["text"] = ["" if text is None else str(text) for text in texts]
+        for name, values in shown.items():
+            for place, value in zip(order, values, strict=True):
+                lines[place][name] = value
         return lines
 
-    def _texts_at(self, ascending: np.ndarray) -> list[str]:
-        if "text" not in self.source.columns:
-            return []
-        return ["" if text is None else str(text) for text in self.source.values("text", ascending).tolist()]
+
+def _open_beside(paths: Sequence[str], features: str, roles: Mapping[str, str | None]) -> RowsBeside:
+    """Open tables, and the file with the features of their rows."""
+    shards, columns = open_columns(paths, roles)
+    table, found = Rows(shards, (), columns), open_rows([features])
+    if len(found) != len(table):
+        raise ValueError(
+            f"--features {features} must have one row per row of the input, got {len(found)} for {len(table)}"
+        )
+    return RowsBeside(found.shards, found.features, columns, table)
 
 
 def _digest(values: Iterable[Any]) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +12,11 @@ from smdl.common.saved_state import SavedState
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from smdl.engine.selection import select
-from smdl.labelling.answers import Answer, Answers, Value, as_value
+from smdl.labelling.answers import Answer, Answers, Value, as_value, row_numbers
+from smdl.labelling.doubtful_answers import Suspect, suspects_among
 from smdl.labelling.forecast import CHECKS, POINTS, Accuracy, Forecast, LearningCurve, prefix_sizes, wilson
-from smdl.labelling.probe import FOLDS, STRENGTH, Fitted, Probe
+from smdl.labelling.probe import Fitted, Probe
 
-#: A suspect answer: probes that have not seen it give another class at least this much more probability.
-CONTRADICTION = 0.5
-#: Fewest answers of a class whose answers can be suspect.
-JUDGED = 3
 #: Streams of random numbers.
 _CHECKS, _CURVE = 1, 2
 _KEYS = ("rows", "features", "seed", "answers", "checks")
@@ -39,15 +36,6 @@ def rows_to_label(
     weighted = pool.probabilities is not None and pool.probabilities.shape[1] > 1
     found = select(pool, Objective.labels(weighted), size, initial=labelled, exclude=exclude, seed=seed)
     return found.on_host().indices
-
-
-class Suspect(NamedTuple):
-    """An answer to look at again: probes that have not seen it are for another class."""
-
-    row: int
-    answer: Value
-    instead: Value
-    probability: float
 
 
 @names_checked
@@ -87,7 +75,6 @@ class Labels:
     def __init__(self, features: Any, model: Any = None, *, seed: int = 0, train_on_checks: bool = False) -> None:
         self._pool = Pool(features)
         host = features.detach().cpu().numpy() if isinstance(features, torch.Tensor) else np.asarray(features)
-        _check_finite(host)
         self.seed = whole_number("seed", seed, least=0)
         self.train_on_checks = true_or_false("train_on_checks", train_on_checks)
         self._probe = Probe(model, host)
@@ -125,7 +112,7 @@ class Labels:
             ValueError: Every row has an answer, or the probabilities are none.
         """
         whole_number("size", size)
-        waiting = set(_row_numbers(pending, len(self._pool)))
+        waiting = set(row_numbers(pending, len(self._pool)))
         gone = np.array(sorted({answer.row for answer in self._answers.log} | set(self._checks) | waiting), np.int64)
         left = len(self._pool) - len(gone)
         if left == 0:
@@ -147,7 +134,7 @@ class Labels:
                 does not count as labelled.
             annotator: Who says so. If several people answer, the most frequent class counts; see `disputed`.
         """
-        numbers = _row_numbers(rows, len(self._pool))
+        numbers = row_numbers(rows, len(self._pool))
         values = [as_value(value) for value in answers]
         if len(values) != len(numbers):
             raise ValueError(f"answers must be one per row, got {len(values)} for {len(numbers)} rows")
@@ -255,15 +242,7 @@ class Labels:
     def suspects(self) -> list[Suspect]:
         """Return answers to look at again, the most suspicious first: probes that were trained without the answer give
         another class at least 0.5 more probability. Classes with fewer than three answers are not judged."""
-        rows, targets = self._training_rows(checks=True)
-        if len(np.unique(targets)) < 2:
-            return []
-        own, predicted, best = self._probe.held_out(rows, targets)
-        judged = np.bincount(targets)[targets] >= JUDGED
-        found = np.flatnonzero(judged & (predicted != targets) & (best - own >= CONTRADICTION))
-        order = found[np.argsort(own[found] - best[found], kind="stable")]
-        names = self.classes
-        return [Suspect(int(rows[i]), names[targets[i]], names[predicted[i]], float(best[i])) for i in order]
+        return suspects_among(self._probe, *self._training_rows(checks=True), self.classes)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the answers and the check rows as plain values, for JSON. The features are not in it."""
@@ -321,38 +300,7 @@ class Labels:
         rows, targets = self._training_rows(checks=False)
         if not checks or len(rows) + self.train_on_checks * len(checks) < 2:
             return np.empty(0, bool)
-        wanted, asked = self._numbers(checks), np.array(checks)
-        if not self.train_on_checks:
-            return self._probe.fit(rows, targets).probabilities(asked).argmax(axis=1) == wanted
-        right = np.zeros(len(checks), bool)
-        for fold in range(min(FOLDS, len(checks))):
-            out = np.arange(len(checks)) % FOLDS == fold
-            more_rows, more = np.append(rows, asked[~out]), np.append(targets, wanted[~out])
-            if len(more_rows):
-                found = self._probe.fit(more_rows, more, STRENGTH).probabilities(asked[out])
-                right[out] = found.argmax(axis=1) == wanted[out]
-        return right
-
-
-def _row_numbers(rows: Any, count: int) -> list[int]:
-    found = rows.tolist() if isinstance(rows, np.ndarray | torch.Tensor) else list(rows)
-    for row in found:
-        if isinstance(row, bool) or not isinstance(row, int | np.integer):
-            raise TypeError(choice("a row", row, f"a whole number from 0 to {count - 1}"))
-        if not 0 <= row < count:
-            raise ValueError(choice("a row", int(row), f"a whole number from 0 to {count - 1}"))
-    return [int(row) for row in found]
-
-
-def _check_finite(features: np.ndarray, block: int = 65_536, named: int = 5) -> None:
-    bad: list[int] = []
-    for start in range(0, len(features), block):
-        part = features[start : start + block]
-        if part.dtype.kind == "f" and not np.isfinite(part).all():
-            bad += (start + np.flatnonzero(~np.isfinite(part).all(axis=1))).tolist()
-    if bad:
-        more = f" and {len(bad) - named} more" if len(bad) > named else ""
-        raise ValueError(f"features must be finite: see row {', '.join(map(str, bad[:named]))}{more}")
+        return self._probe.right(rows, targets, np.array(checks), self._numbers(checks), self.train_on_checks)
 
 
 def _digest(features: np.ndarray, rows: int = 64) -> str:

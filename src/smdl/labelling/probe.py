@@ -31,7 +31,8 @@ class Probe:
     """
 
     def __init__(self, model: Any, features: np.ndarray) -> None:
-        _check_sklearn()
+        if find_spec("sklearn") is None:
+            raise MissingPackagesError(f"labelling needs scikit-learn. Run {install('label')}")
         if model is not None and not (hasattr(model, "fit") and hasattr(model, "predict_proba")):
             raise TypeError(choice("model", type(model).__name__, "an estimator with fit and predict_proba"))
         self.model, self.features = model, features
@@ -81,6 +82,22 @@ class Probe:
             own[out] = found[np.arange(len(found)), targets[out]]
             predicted[out], best[out] = found.argmax(axis=1), found.max(axis=1)
         return own, predicted, best
+
+    def right(
+        self, rows: np.ndarray, targets: np.ndarray, asked: np.ndarray, wanted: np.ndarray, with_others: bool
+    ) -> np.ndarray:
+        """Return whether the rows asked for get the class that is wanted, by a probe that was trained on other rows;
+        with `with_others` by one per fold, which the rows asked for in the other folds train, too."""
+        if not with_others:
+            return self.fit(rows, targets).probabilities(asked).argmax(axis=1) == wanted
+        found = np.zeros(len(asked), bool)
+        for number in range(min(FOLDS, len(asked))):
+            out = np.arange(len(asked)) % FOLDS == number
+            more_rows, more = np.append(rows, asked[~out]), np.append(targets, wanted[~out])
+            if len(more_rows):
+                fitted = self.fit(more_rows, more, STRENGTH)
+                found[out] = fitted.probabilities(asked[out]).argmax(axis=1) == wanted[out]
+        return found
 
 
 class Fitted:
@@ -134,8 +151,3 @@ def _scale(features: np.ndarray, most: int = 20_000) -> tuple[np.ndarray, float]
     centre = some.mean(axis=0)
     scale = float(np.sqrt(np.square(some - centre).sum(axis=1).mean()))
     return centre.astype(np.float32), scale or 1.0
-
-
-def _check_sklearn() -> None:
-    if find_spec("sklearn") is None:
-        raise MissingPackagesError(f"labelling needs scikit-learn. Run {install('label')}")

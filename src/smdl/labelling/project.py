@@ -7,8 +7,9 @@ import numpy as np
 
 from smdl.common.messages import whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import disk_errors, locked
+from smdl.common.storage import ProtectedOutput
 from smdl.files.images import LISTING
+from smdl.files.kept_parts import work_folder
 from smdl.labelling.answer_reader import AnswerReader, as_text
 from smdl.labelling.input_rows import InputRows
 from smdl.labelling.labels import Labels
@@ -49,9 +50,7 @@ class Project:
     ) -> Progress:
         """Read the answers, write the next round if the last one is complete (or `more` says so), and up to `check`
         check rows. Nothing that exists is replaced, so the same command resumes after an interruption."""
-        with disk_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path):
+        with work_folder(self.path):
             self.folder = ProjectFolder(self.path)
             if self._given is not None:
                 self.folder.check_unused()
@@ -61,16 +60,16 @@ class Project:
             self._replay()
             display.phase("reading the answers")
             reader = self._read(answers)
-            notes = reader.notes
-            written = self._write_missing(notes) + self._write_lost(notes)
+            self.notes, self.written, self.done = reader.notes, list[Path](), {each.row for each in self.folder.answers}
+            self._write_missing()
+            self._write_lost()
             display.phase("choosing rows")
             if check is not None:
-                written += self._write_checks(check)
-            open_rows = self._open_rows()
-            if more or not any(left for stem, (left, _) in open_rows.items() if stem.startswith(CHOSEN)):
-                written += self._write_next(notes)
-            self._write_labels(notes)
-            return Progress(reader.changed, written, self._open_rows(), notes, reader.problems)
+                self._write_checks(check)
+            if more or not any(left for name, (left, _) in self._open_rows().items() if name.startswith(CHOSEN)):
+                self._write_next()
+            self._write_labels()
+            return Progress(reader.changed, self.written, self._open_rows(), self.notes, reader.problems)
 
     def _replay(self) -> None:
         """Give the labels what is known: labels in the input, check rows, and the answers read so far."""
@@ -79,12 +78,10 @@ class Project:
         checks = [row for each in self.folder.rounds if each.kind == CHECK for row in self.inner(each.rows)]
         state["checks"] = list(dict.fromkeys(checks))  # rows whose lines were deleted are in two rounds
         self.labels.load_state_dict(state)
-        self.known = 0
         if self.settings.labels is not None:
             given = self.input.source.column("labels")[self.input.kept]
             rows = [row for row, value in enumerate(given.tolist()) if str(value).strip() not in ("", "nan")]
             self.labels.add(rows, [as_text(given[row]) for row in rows], "input")
-            self.known = len(rows)
         for each in self.folder.answers:
             self.labels.add(self.inner([each.row]), [each.value], each.annotator)
 
@@ -112,67 +109,64 @@ class Project:
 
     def _open_rows(self) -> dict[str, tuple[int, int]]:
         """Return how many rows of each round have no answer, and how many it has."""
-        done, rows = self._done(), {each.file: self._rows_of(each) for each in self.folder.rounds}
-        return {file: (sum(row not in done for row in own), len(own)) for file, own in rows.items()}
+        rows = {each.file: self._rows_of(each) for each in self.folder.rounds}
+        return {file: (sum(row not in self.done for row in own), len(own)) for file, own in rows.items()}
 
-    def _done(self) -> set[int]:
-        return {each.row for each in self.folder.answers}
-
-    def _write_next(self, notes: list[str]) -> list[Path]:
-        done = self._done()
-        pending = [row for each in self.folder.rounds for row in each.rows if row not in done]
+    def _write_next(self) -> None:
+        pending = [row for each in self.folder.rounds for row in each.rows if row not in self.done]
         try:
             rows = self.labels.next(self.settings.size, pending=self.inner(pending))
         except ValueError as error:
-            notes.append(str(error))
-            return []
-        found = self.folder.add_round(CHOSEN, self.input.kept[rows].tolist(), self.settings)
-        return [self._write(found)]
+            self.notes.append(str(error))
+        else:
+            self._begin(CHOSEN, self.input.kept[rows].tolist())
 
-    def _write_checks(self, size: int) -> list[Path]:
+    def _write_checks(self, size: int) -> None:
         before = set(self.labels.checks.tolist())
         self.labels.check(size)
         rows = [row for row in self.labels.checks.tolist() if row not in before]
-        if not rows:
-            return []
-        return [self._write(self.folder.add_round(CHECK, self.input.kept[rows].tolist(), self.settings))]
+        if rows:
+            self._begin(CHECK, self.input.kept[rows].tolist())
 
-    def _write_missing(self, notes: list[str]) -> list[Path]:
+    def _write_missing(self) -> None:
         """Write the rounds again whose file is gone and whose rows have no answer yet."""
-        written = []
         for each in self.folder.rounds:
-            left = self._open_rows()[each.file][0]
-            if left and not self.folder.files_of(each.stem):
-                notes.append(f"{each.file} was missing: it is written again, with the answers that were read before")
-                written.append(self._write(each._replace(rows=self._rows_of(each))))
-        return written
+            if self._open_rows()[each.file][0] and not self.folder.files_of(each.stem):
+                note = f"{each.file} was missing: it is written again, with the answers that were read before"
+                self.notes.append(note)
+                self._write(each._replace(rows=self._rows_of(each)))
 
-    def _write_lost(self, notes: list[str]) -> list[Path]:
+    def _write_lost(self) -> None:
         """Ask again, by a round of their own, for rows whose lines were deleted from the file of their round."""
-        written, done = [], self._done()
         for each in list(self.folder.rounds):
             listed = self.lines.get(each.file, each.rows)
-            lost = [row for row in self._rows_of(each) if row not in listed and row not in done]
+            lost = [row for row in self._rows_of(each) if row not in listed and row not in self.done]
             if lost:
-                again = self.folder.add_round(each.kind, lost, self.settings)
-                notes.append(f"{each.file}: {len(lost)} rows have no line any more; {again.file} asks for them again")
-                written.append(self._write(again))
-        return written
+                again = self._begin(each.kind, lost)
+                note = f"{each.file}: {len(lost)} rows have no line any more; {again.file} asks for them again"
+                self.notes.append(note)
 
-    def _write(self, found: Round) -> Path:
+    def _begin(self, kind: str, rows: list[int]) -> Round:
+        """Begin a round, and write its file."""
+        found = self.folder.add_round(kind, rows, self.settings)
+        self._write(found)
+        return found
+
+    def _write(self, found: Round) -> None:
         said = {each.row: "?" if each.value is None else str(each.value) for each in self.folder.answers}
-        return self.folder.write_round(found, self.input.lines(found.rows), self.settings.format, said)
+        lines = self.input.lines(found.rows)
+        self.written.append(self.folder.write_round(found, lines, self.settings.format, said))
 
-    def _write_labels(self, notes: list[str]) -> None:
+    def _write_labels(self) -> None:
         """Write the class of each row that has one."""
         settled = self.labels.answers
         if settled:
             rows = sorted(settled)
             lines = self.input.lines(self.input.kept[rows].tolist())
             answers = {int(self.input.kept[row]): str(settled[row]) for row in rows}
-            kept = self.folder.write_labels(round_bytes("csv", lines, answers))
-            if kept is not None:
-                notes.append(f"labels.csv was changed after it was written: that one is kept as {kept.name}")
+            output = ProtectedOutput(self.path / "labels.csv", self.path, force=True)
+            if kept := output.write(round_bytes("csv", lines, answers)):  # a person may have changed it
+                self.notes.append(f"labels.csv was changed after it was written: that one is kept as {kept.name}")
 
     def inner(self, rows: list[int]) -> list[int]:
         """Return rows of the input as rows of the labels."""

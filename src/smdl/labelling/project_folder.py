@@ -1,12 +1,11 @@
 """The folder of a labelling project: its settings, its rounds, and every answer that was ever read."""
 
-import json
-from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from smdl.common.storage import ProtectedOutput, read_json, write_bytes, write_json, write_lines
+from smdl.common.storage import read_json, write_bytes, write_json, write_lines
+from smdl.files.kept_parts import records_of
 from smdl.labelling.annotation_formats import Line
 from smdl.labelling.answers import Value
 from smdl.labelling.input_rows import LabelSettings
@@ -44,8 +43,8 @@ class ProjectFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rounds = [Round(**record) for record in _records(path / "rounds.jsonl")]
-        self.answers = [Read(**record) for record in _records(path / "answers.jsonl")]
+        self.rounds = [Round(**record) for record in records_of(path / "rounds.jsonl")]
+        self.answers = [Read(**record) for record in records_of(path / "answers.jsonl")]
 
     @staticmethod
     def is_one(path: Path) -> bool:
@@ -120,10 +119,6 @@ class ProjectFolder:
         write_bytes(path, round_bytes(form, lines, answers))
         return path
 
-    def write_labels(self, content: bytes) -> Path | None:
-        """Write labels.csv, what all answers come to. Return where the old one is kept if a person has changed it."""
-        return ProtectedOutput(self.path / "labels.csv", self.path, force=True).write(content)
-
     def files_of(self, stem: str) -> dict[str, Path]:
         """Return the files of a round by annotator: round-1.csv has none, round-1.anna.csv is Anna's."""
         found = {}
@@ -132,12 +127,3 @@ class ProjectFolder:
             if path.suffix.lower() in SUFFIXES:
                 found[middle] = path
         return found
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a JSONL file."""
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
-    return found

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from smdl.common.messages import one_of
+from smdl.files.file_paths import UnreadableError
 from smdl.files.output import marked, unmarked
-from smdl.files.row_files import UnreadableError
 from smdl.files.tables import arrow
-from smdl.labelling.annotation_formats import CANNOT_SAY, WRITERS, Line, Said, said_in
+from smdl.labelling.annotation_formats import CANNOT_SAY, TOOLS, Line, Said, said_in, tool_bytes
 
-FORMATS = ("csv", "parquet", *WRITERS)
+FORMATS = ("csv", "parquet", *TOOLS)
 #: Formats in which people fill in the file itself, so that it has a line for each row that was asked for.
 FILLED_IN = ("csv", "parquet", "jsonl")
 #: Suffixes of files that are read.
@@ -22,13 +22,13 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 def suffix_of_format(name: str) -> str:
     """Return the suffix of the files of a format."""
     one_of("format", name, FORMATS)
-    return WRITERS[name][0] if name in WRITERS else f".{name}"
+    return TOOLS[name][0] if name in TOOLS else f".{name}"
 
 
 def round_bytes(name: str, lines: list[Line], answers: dict[int, str]) -> bytes:
     """Return the content of a round in a format. Tables have the answers that are known already."""
-    if name in WRITERS:
-        return WRITERS[name][1](lines)
+    if name in TOOLS:
+        return tool_bytes(name, lines)
     filled = [{**line, "label": answers.get(line["row"], "")} for line in lines]
     if name == "parquet":
         file = io.BytesIO()
@@ -70,17 +70,11 @@ def read_answers(path: Path) -> FilledIn:
                 notes.append(f"{path.name} is read as {encoding}, because it is no UTF-8")
             records = _records(path, text)
             first = 2 if path.suffix.lower() in (".csv", ".tsv") else 1  # a table begins with its names
-        found = [_with_none(each) for each in said_in(records, first)]
+        found = list(said_in(records, first))
     except (ValueError, KeyError, AttributeError, TypeError, arrow("pyarrow").ArrowInvalid) as error:
         raise UnreadableError(f"{path} cannot be read: {error}") from error
-    empty = [each for each in found if each.value == ""]
-    return FilledIn([each for each in found if each.value != ""], notes, empty)
-
-
-def _with_none(said: Said) -> Said:
-    if isinstance(said.value, str) and said.value.strip().casefold() in CANNOT_SAY:
-        return said._replace(value=None)
-    return said
+    found = [each._replace(value=None) if str(each.value).strip().casefold() in CANNOT_SAY else each for each in found]
+    return FilledIn([each for each in found if each.value != ""], notes, [each for each in found if each.value == ""])
 
 
 def _records(path: Path, text: str) -> list[Any]:

@@ -1,8 +1,6 @@
 """`smdl label simulate`: methods × seeds × rounds on data whose labels are known, resumable, and what they saved."""
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,9 @@ import numpy as np
 
 from smdl.common.messages import one_of, whole_number
 from smdl.common.progress import Display
-from smdl.common.storage import append_line, disk_errors, locked, write_json
+from smdl.common.storage import append_line, write_json
 from smdl.experiments.statistics import estimate, paired_difference
+from smdl.files.kept_parts import records_of, work_folder
 from smdl.labelling.input_rows import InputRows, LabelSettings
 from smdl.labelling.simulation import METHODS, SimulatedCurve, draw, run_rounds, savings
 
@@ -39,16 +38,15 @@ class SimulationJob:
 
     def run(self, display: Display) -> dict[str, Any]:
         """Run what is missing. Return what simulation.json holds."""
-        with disk_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path):
+        with work_folder(self.path):
             self.input.load(display)
             features, (names, targets) = self.input.features, self._targets()
             if len(features) < PER_CLASS * len(names):
                 raise ValueError(f"{len(features)} rows of {len(names)} classes are too few for a simulation")
             key = [self.settings.size, self.settings.seed, len(features), len(names)]
             log = self.path / "runs.jsonl"
-            curves = {(each.method, each.seed): each for each in _runs(log, key)}
+            known = [SimulatedCurve(**record) for record in records_of(log) if record.pop("key") == key]
+            curves = {(each.method, each.seed): each for each in known}
             for number in range(self.seeds):
                 seed = self.settings.seed + number
                 data = draw(features, targets, seed)
@@ -91,15 +89,15 @@ def summarise(curves: dict[str, list[SimulatedCurve]]) -> dict[str, Any]:
     rows = []
     for name, runs in curves.items():
         accuracy = np.array([each.accuracy for each in runs])  # (S, R)
-        areas, others = [list(each) for each in (accuracy[:, 1:].mean(axis=1), _areas(base))]
-        gap = paired_difference(areas, others)
+        areas = {each: [float(np.mean(run.accuracy[1:])) for run in curves[each]] for each in (name, BASELINE)}
+        gap = paired_difference(areas[name], areas[BASELINE])
         needed = savings(accuracy.mean(axis=0).tolist(), labels, target) if is_learnt else None
         rows.append(
             {
                 "method": name,
                 "accuracy": accuracy.mean(axis=0).tolist(),
                 "half": [estimate(list(column)).half for column in accuracy.T],
-                "area": float(np.mean(areas)),
+                "area": float(np.mean(areas[name])),
                 "difference": None if name == BASELINE else gap.mean,
                 "difference_half": None if name == BASELINE else gap.half,
                 "p": None if name == BASELINE else gap.p,
@@ -128,21 +126,5 @@ def _answer(rows: list[dict[str, Any]], last: int, target: float, is_learnt: boo
     return f"{verdict} {text}"
 
 
-def _areas(curves: list[SimulatedCurve]) -> list[float]:
-    """Return the mean accuracy after the first round, per seed."""
-    return [float(np.mean(each.accuracy[1:])) for each in curves]
-
-
 def _cut(curve: SimulatedCurve, rounds: int) -> SimulatedCurve:
     return curve._replace(**{name: getattr(curve, name)[:rounds] for name in ("labels", "accuracy", "seconds")})
-
-
-def _runs(log: Path, key: list[int]) -> list[SimulatedCurve]:
-    """Return the runs of an earlier start with the same settings."""
-    found = []
-    for line in log.read_text().splitlines() if log.exists() else ():
-        with suppress(json.JSONDecodeError):
-            record = json.loads(line)
-            if record.pop("key") == key:
-                found.append(SimulatedCurve(**record))
-    return found

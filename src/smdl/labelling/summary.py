@@ -1,15 +1,13 @@
 """What the report of a project shows, as files: labelling.json and map.npz."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from smdl.common.principal import principal_axes
-from smdl.common.storage import write_bytes, write_json
+from smdl.common.storage import write_json
 from smdl.files.images import ImageRows, thumbnail
+from smdl.files.snapshot import floats_of, write_map
 from smdl.labelling.annotation_formats import shown
 from smdl.labelling.answers import alike
 from smdl.labelling.forecast import CHECKS, wilson
@@ -28,13 +26,14 @@ def write_summary(project: Project, progress: Progress) -> dict[str, Any]:
     """Write the files of the report. Return what labelling.json holds."""
     labels, settings, path = project.labels, project.settings, project.path
     accuracy, size = labels.accuracy, settings.size
-    settled = labels.answers
+    settled, answered = labels.answers, [each.row for each in project.folder.answers]
+    last = next((each.rows for each in reversed(project.folder.rounds) if each.kind == CHOSEN), [])
     found = {
         "title": f"{path.name}: {len(settled):,} labels of {len(project.input.kept):,} rows",
         "rows": len(project.input.kept),
         "labelled": len(settled),
         "checks": sum(row in settled for row in labels.checks.tolist()),
-        "cannot_say": sum(set(labels.said(row).values()) == {None} for row in _answered(project)),
+        "cannot_say": sum(set(labels.said(row).values()) == {None} for row in set(project.inner(answered))),
         "accuracy": None if accuracy is None else accuracy._asdict(),
         "curve": _curve(project),
         "forecast": _forecast(project),
@@ -44,7 +43,7 @@ def write_summary(project: Project, progress: Progress) -> dict[str, Any]:
         "disputed": [{**_row(project, row), "said": _said(project, row)} for row in labels.disputed()[:LISTED]],
         "suspects": [{**each._asdict(), **_row(project, each.row)} for each in labels.suspects()[:LISTED]],
         "rounds": [[name, total - left, total] for name, (left, total) in progress.open.items()],
-        "asked": [_row(project, row) for row in _last_asked(project)[:LISTED]],
+        "asked": [_row(project, row) for row in project.inner(last[:LISTED])],
         "size": size,
         "settings": {name: _plain(value) for name, value in vars(settings).items() if value not in (None, (), False)},
         "notes": [*progress.notes, *progress.problems],
@@ -104,16 +103,6 @@ def _row(project: Project, row: int) -> dict[str, Any]:
     return found
 
 
-def _answered(project: Project) -> set[int]:
-    return {row for each in project.folder.answers for row in project.inner([each.row])}
-
-
-def _last_asked(project: Project) -> list[int]:
-    """Return the rows of the last round that were chosen."""
-    rounds = [each.rows for each in project.folder.rounds if each.kind == CHOSEN]
-    return project.inner(rounds[-1]) if rounds else []
-
-
 def _said(project: Project, row: int) -> dict[str, str]:
     said = project.labels.said(row)
     return {name or "(no name)": "cannot say" if value is None else str(value) for name, value in said.items()}
@@ -121,30 +110,17 @@ def _said(project: Project, row: int) -> dict[str, str]:
 
 def _write_map(project: Project, path: Path) -> float:
     """Write the first two principal components of random, labelled and asked rows. Return their share of variance."""
-    features, labels = project.input.features, project.labels
-    count = len(features)
-    rng = np.random.default_rng(project.settings.seed)
-    sample = np.sort(rng.choice(count, min(count, SAMPLE), replace=False))
-    points = torch.from_numpy(np.array(features[sample], np.float32))
-    centre, axes, held = principal_axes(points)
+    features, labels, rounds = project.input.features, project.labels, project.folder.rounds
+    sample = np.random.default_rng(project.settings.seed).choice(len(features), min(len(features), SAMPLE), False)
     done = labels.answers
-    numbers = {name: place for place, name in enumerate(labels.classes)}
-    asked = [row for each in project.folder.rounds for row in project.inner(each.rows) if row not in done]
-
-    def place(rows: list[int]) -> np.ndarray:
-        found = torch.from_numpy(np.array(features[np.array(rows, np.int64)], np.float32).reshape(-1, points.shape[1]))
-        return ((found - centre) @ axes).numpy()
-
-    file = io.BytesIO()
-    np.savez(
-        file,
-        sample=((points - centre) @ axes).numpy(),
-        labelled=place(list(done)),
+    asked = [row for each in rounds for row in project.inner(each.rows) if row not in done]
+    groups, numbers = {"labelled": list(done), "asked": asked}, {name: i for i, name in enumerate(labels.classes)}
+    return write_map(
+        path,
+        floats_of(features[np.sort(sample)]),
+        {name: floats_of(features[np.array(rows, np.int64)]) for name, rows in groups.items()},
         classes=np.array([numbers[value] for value in done.values()], np.int64),
-        asked=place(asked),
     )
-    write_bytes(path, file.getvalue())
-    return held
 
 
 def _plain(value: Any) -> Any:
