@@ -13,7 +13,7 @@ from smdl.report import paper_tables, plots, usage_plots
 from smdl.report import summaries as tables
 from smdl.report.contents import FigureEntry, pictured
 from smdl.report.figures import DASHES, IN_THE_DARK, data_uri, look_of
-from smdl.report.panels import picture, template
+from smdl.report.panels import fill, picture
 from smdl.report.usage import KINDS, Usage, uneven
 
 #: Most verdicts that are not folded.
@@ -30,7 +30,8 @@ PROTOCOL_NOTES = {
 
 def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
     """Return the report of an experiment or of a single run as HTML. `drawn` has only the arms that figures show."""
-    return template("page.html.j2").render(
+    return fill(
+        "page.html.j2",
         results=results,
         compared=bool(results.equal),
         lines=_lines(results),
@@ -54,7 +55,6 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         galleries=_galleries(drawn, pictured(drawn, usage)),
         environment_rows=_environment(results),
         configs=_configs(results),
-        missing=tables.MISSING,
     )
 
 

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from smdl.common.storage import read_json, write_bytes
-from smdl.experiments.comparison_plan import FolderError
-from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template, with_image
+from smdl.report.figures import Look, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file, with_image
 
 #: Shares of the value for which the page names the number of rows.
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -22,20 +20,16 @@ MAP = (
 
 def render_selection(folder: Path) -> Path:
     """Write report.html into the folder of a selection. Return the page."""
-    found = read_json(folder / "selection.json")
-    if found is None:
-        raise FolderError(f"{folder / 'selection.json'} is damaged: run the same smdl select again")
-    with np.load(folder / "map.npz", allow_pickle=False) as arrays:
-        points = {name: arrays[name] for name in ("sample", "chosen")}
-    path = folder / "report.html"
-    write_bytes(path, _page(found, points).encode())
-    return path
+    return render_file(folder / "selection.json", "the same smdl select", partial(_page, folder))
 
 
-def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
+def _page(folder: Path, found: dict[str, Any]) -> str:
     gains, distance = np.array(found["gains"]), found["distance"]
     groups = found["groups"]
-    return template("selection.html.j2").render(
+    with np.load(folder / "map.npz", allow_pickle=False) as arrays:
+        points = {name: arrays[name] for name in ("sample", "chosen")}
+    return fill(
+        "selection.html.j2",
         title=found["title"],
         facts=_facts(found, gains),
         map=_picture(_map_panel(points, len(gains), found["variance_on_map"])),
@@ -62,7 +56,6 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
             ("rows left out", found["left_out"]),
             *(("plan", line) for line in found["plan"]),
         ],
-        missing="–",
     )
 
 
@@ -125,8 +118,7 @@ def _map_panel(points: dict[str, np.ndarray], size: int, held: float) -> Panel:
 
 
 def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
-    figure = blank(PANEL, 320)
-    axes = figure.add_subplot()
+    figure, axes = plot(320)
     axes.scatter(*points["sample"].T, s=5, c=look.theme.baseline, alpha=0.45, linewidths=0)
     axes.scatter(*points["chosen"].T, s=11, c=look.theme.palette[1], alpha=0.85, linewidths=0)
     axes.set_axis_off()
@@ -143,8 +135,7 @@ def _gain_panels(gains: np.ndarray) -> list[Panel]:
 
 
 def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
+    figure, axes = plot(230)
     places = _places(len(gains))
     axes.plot(places, gains[places - 1], color=look.colours["chosen"])
     if len(gains) > 20:
@@ -156,8 +147,7 @@ def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
 
 
 def _value_curve(look: Look, gains: np.ndarray) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
+    figure, axes = plot(230)
     places, value = np.concatenate([[0], _places(len(gains))]), np.concatenate([[0.0], np.cumsum(gains)])
     axes.plot(places, value[places], color=look.colours["chosen"])
     if (gains > 0).all():
