@@ -24,7 +24,7 @@ def _page(found: dict[str, Any]) -> str:
         "dedup.html.j2",
         title=found["title"],
         facts=_facts(found),
-        curve=picture(panel, Look(["kept"], "kept")),
+        curve=picture(panel),
         floor=f"{found['floor']:g}",
         above=[_pair(pair) for pair in found["above"]],
         below=[_pair(pair) for pair in found["below"]],
@@ -54,7 +54,7 @@ def _pair(pair: dict[str, Any]) -> tuple[str, str, str]:
 
 def _curve(look: Look, curve: dict[str, list[float]], threshold: float) -> Figure:
     figure, axes = plot(230)
-    axes.plot(curve["similarity"], curve["kept"], color=look.colours["kept"])
+    axes.plot(curve["similarity"], curve["kept"], color=look.theme.palette[0])
     axes.axvline(threshold, color=look.theme.baseline, linewidth=1)
     tidy(axes, "Rows kept", "similarity of a near-copy")
     axes.set_ylim(bottom=0)

@@ -181,10 +181,10 @@ def add_legend(figure: Figure, names: Sequence[str], lines: Sequence[Line2D], co
     )
 
 
-def png(draw: Draw, look: Look, scale: float = 2.0) -> bytes:
-    """Draw a figure as a PNG with `scale` pixels per point."""
+def png(draw: Draw, look: Look) -> bytes:
+    """Draw a figure as a PNG with two pixels per point."""
     file, small = io.BytesIO(), io.BytesIO()
-    _save(draw, look, file, format="png", dpi=72 * scale)
+    _save(draw, look, file, format="png", dpi=144)
     image = Image.open(file).convert("RGBA")
     image.quantize(256, Image.Quantize.FASTOCTREE).save(small, "PNG", optimize=True)  # a third of the bytes
     return small.getvalue()

@@ -32,10 +32,10 @@ def _page(folder: Path, found: dict[str, Any]) -> str:
         facts=_facts(found),
         advice=found["advice"],
         checks=found["checks"],
-        curve=_picture(_curve_panel(found)) if found["curve"] else None,
+        curve=picture(_curve_panel(found)) if found["curve"] else None,
         ahead=[_ahead(each) for each in forecast["ahead"]] if forecast else [],
         needed=needed_text(forecast["needed"]) if forecast else "",
-        map=_picture(_map_panel(points, found["variance_on_map"])),
+        map=picture(_map_panel(points, found["variance_on_map"])),
         asked=[(each["row"], _content(each)) for each in found["asked"]],
         classes=found["classes"],
         alike=[" = ".join(names) for names in found["alike"]],
@@ -98,7 +98,7 @@ def _curve_panel(found: dict[str, Any]) -> Panel:
 def _curve(look: Look, found: dict[str, Any]) -> Figure:
     figure, axes = plot(230)
     sizes, values, low, high = (np.array(column) for column in zip(*found["curve"], strict=True))
-    colour = look.colours["labels"]
+    colour = look.theme.palette[0]
     bars = 100 * np.array([values - low, high - values])
     axes.errorbar(sizes, 100 * values, bars, color=colour, marker="o", markersize=3.6, elinewidth=0.8)
     ahead = found["forecast"]["ahead"] if found["forecast"] else []
@@ -125,7 +125,3 @@ def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
     axes.scatter(*points["asked"].T, s=26, c=look.theme.ink, marker="x", linewidths=1.1)
     axes.set_axis_off()
     return figure
-
-
-def _picture(panel: Panel) -> dict[str, Any]:
-    return picture(panel, Look(["labels"], "labels"))

@@ -14,6 +14,7 @@ from smdl.report import summaries as tables
 from smdl.report.contents import FigureEntry, pictured
 from smdl.report.figures import DASHES, IN_THE_DARK, data_uri, look_of
 from smdl.report.panels import fill, picture
+from smdl.report.text_tables import tuned_rates
 from smdl.report.usage import KINDS, Usage, uneven
 
 #: Most verdicts that are not folded.
@@ -38,7 +39,7 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         open_lines=LINES,
         basis=_basis(results) if results.equal else "",
         data=_data(results) if results.equal else "",
-        rates=tables.tuned_rates(results) if results.learning_rates else "",
+        rates=tuned_rates(results) if results.learning_rates else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
         matrix=tables.matrix(results, results.primary) if results.regimes else None,

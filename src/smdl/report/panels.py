@@ -12,6 +12,9 @@ from smdl.common.storage import read_json, write_bytes
 from smdl.experiments.comparison_plan import FolderError
 from smdl.report.figures import Draw, Look, data_uri, png, svg
 
+#: Of figures that compare no arms.
+ONE_COLOUR = Look([""], "")
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -41,12 +44,12 @@ def render_file(path: Path, command: str, page: Callable[[dict[str, Any]], str],
     """Write a page beside the JSON file that holds its numbers. Return the page. `command` makes that file again."""
     found = read_json(path)
     if found is None:
-        raise FolderError(f"{path} is missing or damaged: run {command} again")
+        raise FolderError(f"{path} is damaged or missing: run {command} again")
     write_bytes(path.with_name(name), page(found).encode())
     return path.with_name(name)
 
 
-def picture(panel: Panel, look: Look) -> dict[str, Any]:
+def picture(panel: Panel, look: Look = ONE_COLOUR) -> dict[str, Any]:
     """Draw a panel."""
     draw, kind = (png, "image/png") if panel.raster else (svg, "image/svg+xml")
     return {**vars(panel), "address": data_uri(draw(panel.draw, look), kind)}

@@ -41,7 +41,7 @@ def _page(found: dict[str, Any]) -> str:
             ("recall of the search, on random rows", f"{found['recall']:.4f}"),
             ("seconds", f"{found['seconds']:,.1f}"),
         ],
-        curves=[picture(panel, Look(["score"], "score")) for panel in panels],
+        curves=[picture(panel) for panel in panels],
         extremes=[(key, title, note, [_row(row) for row in found["extremes"][key]]) for key, title, note in EXTREMES],
         columns=["row", *COLUMNS],
         provenance=[*found["settings"].items(), ("rows left out", found["left_out"])],
@@ -55,6 +55,6 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _curve(look: Look, curve: dict[str, list[float]], name: str) -> Figure:
     figure, axes = plot(230)
-    axes.plot([100 * share for share in curve["share"]], curve["value"], color=look.colours["score"])
+    axes.plot([100 * share for share in curve["share"]], curve["value"], color=look.theme.palette[0])
     tidy(axes, name.capitalize(), "% of the rows")
     return figure

@@ -32,8 +32,8 @@ def _page(folder: Path, found: dict[str, Any]) -> str:
         "selection.html.j2",
         title=found["title"],
         facts=_facts(found, gains),
-        map=_picture(_map_panel(points, len(gains), found["variance_on_map"])),
-        gains=[_picture(panel) for panel in _gain_panels(gains)],
+        map=picture(_map_panel(points, len(gains), found["variance_on_map"])),
+        gains=[picture(panel) for panel in _gain_panels(gains)],
         paying=paying(gains),
         groups=_group_rows(groups, found["rows"], len(gains)) if groups else [],
         groups_note=_groups_note(groups) if groups else "",
@@ -137,7 +137,7 @@ def _gain_panels(gains: np.ndarray) -> list[Panel]:
 def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
     figure, axes = plot(230)
     places = _places(len(gains))
-    axes.plot(places, gains[places - 1], color=look.colours["chosen"])
+    axes.plot(places, gains[places - 1], color=look.theme.palette[0])
     if len(gains) > 20:
         axes.set_xscale("log")
     if (gains > 0).all():
@@ -149,10 +149,10 @@ def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
 def _value_curve(look: Look, gains: np.ndarray) -> Figure:
     figure, axes = plot(230)
     places, value = np.concatenate([[0], _places(len(gains))]), np.concatenate([[0.0], np.cumsum(gains)])
-    axes.plot(places, value[places], color=look.colours["chosen"])
+    axes.plot(places, value[places], color=look.theme.palette[0])
     if (gains > 0).all():
         for share, count in zip(SHARES, _counts(gains), strict=True):
-            axes.plot(count, value[count], "o", markersize=4, color=look.colours["chosen"])
+            axes.plot(count, value[count], "o", markersize=4, color=look.theme.palette[0])
             text = f"{100 * share:g} %"
             axes.annotate(text, (count, value[count]), (4, -4), textcoords="offset points", va="top", fontsize=8)
     tidy(axes, "Value of the objective", "rows chosen")
@@ -193,7 +193,3 @@ def place_text(place: dict[str, Any]) -> str:
     if place.get("thumbnail"):
         return with_image(place["thumbnail"], place["text"])
     return f"{row}: {place['text']}" if "text" in place else row
-
-
-def _picture(panel: Panel) -> dict[str, Any]:
-    return picture(panel, Look(["chosen"], "chosen"))
