@@ -15,7 +15,7 @@ from smdl.experiments.experiment import run_plan
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect, write
 from smdl.loading.methods import METHODS
-from smdl.report.summaries import markdown
+from smdl.report.text_tables import markdown
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, to_dict
 from smdl.training.datasets.in_memory import InMemory, mean_and_std
 

@@ -10,7 +10,8 @@ from smdl.experiments.experiment import run_plan
 from smdl.experiments.oracle_gains import gain, gains_nothing, sentences
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect
-from smdl.report.summaries import markdown, matrix
+from smdl.report.summaries import matrix
+from smdl.report.text_tables import markdown
 from smdl.training.config import to_dict
 from tests.experiments.base import BASE
 

@@ -12,7 +12,7 @@ from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect
 from smdl.experiments.runner import run_name
 from smdl.experiments.tuning import TUNING_SEED, best_rate, rate_configs
-from smdl.report.summaries import tuned_rates
+from smdl.report.text_tables import tuned_rates
 from smdl.training.config import to_dict
 from tests.experiments.base import BASE
 from tests.experiments.test_regimes import calibrated

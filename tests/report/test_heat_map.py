@@ -13,7 +13,8 @@ from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect
 from smdl.report.figures import DARK, IN_THE_DARK, LIGHT, look_of, png, svg
 from smdl.report.heat_map import LEVELS, cell_text, heat_map, shade
-from smdl.report.summaries import mark, matrix, matrix_table
+from smdl.report.summaries import mark, matrix
+from smdl.report.text_tables import matrix_table
 from tests.report import made
 
 METHODS = ["uniform", "balanced", "recommended", "recommended@0.7"]

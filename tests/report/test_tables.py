@@ -9,7 +9,7 @@ from rich.console import Console
 
 from smdl.experiments.results import collect
 from smdl.experiments.statistics import Estimate
-from smdl.report import paper_tables
+from smdl.report import paper_tables, text_tables
 from smdl.report import summaries as tables
 from tests.report import made
 
@@ -23,7 +23,7 @@ def results(tmp_path_factory):
 
 def printed(results, width=80):
     file = io.StringIO()
-    Console(file=file, width=width).print(tables.summary_table(results))
+    Console(file=file, width=width).print(text_tables.summary_table(results))
     return file.getvalue()
 
 
@@ -79,7 +79,7 @@ def test_only_significant_differences_are_coloured(results):
 
 
 def test_the_markdown_says_the_same(results):
-    text = tables.markdown(results)
+    text = text_tables.markdown(results)
     assert text.startswith(f"**{results.verdict}**")
     for row in results.rows:
         assert f"| {row.arm} | {row.final_accuracy.mean:.2f} ± {row.final_accuracy.half:.2f} |" in text
@@ -113,5 +113,5 @@ def test_arms_can_have_baselines_of_their_own(tmp_path):
     for test in results.tests:
         assert test.difference == pytest.approx(finals[test.arm] - finals[own[test.arm]])
     assert "loss, lr 0.2 (against uniform, lr 0.2)" in results.verdict
-    assert "(vs uniform, lr 0.2)" in tables.markdown(results)
+    assert "(vs uniform, lr 0.2)" in text_tables.markdown(results)
     assert "vs its own" in printed(results)

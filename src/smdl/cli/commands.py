@@ -138,11 +138,11 @@ def report(options: Options) -> int:
                 continue
             check_packages("train")
             from smdl.experiments.results import collect
-            from smdl.report import paper_tables, report, summaries
+            from smdl.report import paper_tables, report, text_tables
 
             if options.markdown:
                 results = collect(folder)
-                print("\n".join([summaries.markdown(results), *paper_tables.markdown(results)]))
+                print("\n".join([text_tables.markdown(results), *paper_tables.markdown(results)]))
             else:
                 print(*report.render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
@@ -159,7 +159,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
     from smdl.report.report import render
-    from smdl.report.summaries import LEGEND, matrix_table, summary_table, tuned_rates
+    from smdl.report.summaries import LEGEND
+    from smdl.report.text_tables import matrix_table, summary_table, tuned_rates
 
     with display_of(quiet) as display:
         display.phase("drawing the report")

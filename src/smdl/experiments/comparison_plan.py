@@ -93,6 +93,11 @@ class ComparisonPlan:
         """Return the quantity of an arm's runs that is tested."""
         return self.metric or self.endpoints.get(arm, "final_accuracy")
 
+    @property
+    def looks_allowed(self) -> int:
+        """The number of looks that intervals and tests allow for."""
+        return max(1, len(self.looks))
+
     def is_oracle(self, arm: str) -> bool:
         """Whether an arm draws by what its regime hides: it shows what there is to gain and is no candidate."""
         return self.arms.get(arm, {}).get("method") == ORACLE

@@ -5,6 +5,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,12 +60,12 @@ class Experiment:
         known = [arm for arm in order if self.plan.knows(kept, arm)]
         if path.exists() and self.plan.baseline not in known:
             self.display.note(f"{path} is damaged or incomplete: it is measured again")
-        if self.plan.baseline not in known:
-            kept = self._measure(order)
-            write_json(path, kept, checksum=True)
-        elif len(known) < len(order):
-            found = self._measure([self.plan.baseline, *(arm for arm in order if arm not in known)])
-            kept = {**at_speed_of(kept[self.plan.baseline], found), **{arm: kept[arm] for arm in known}}
+        if len(known) < len(order):
+            if self.plan.baseline in known:
+                found = self._measure([self.plan.baseline, *(arm for arm in order if arm not in known)])
+                kept = {**at_speed_of(kept[self.plan.baseline], found), **{arm: kept[arm] for arm in known}}
+            else:
+                kept = self._measure(order)
             write_json(path, kept, checksum=True)
         self.calibration = {arm: kept[arm] for arm in order}
         return self.calibration
@@ -104,12 +105,8 @@ class Experiment:
         plan.seeds = min(MOST_SEEDS, int((budget - self._tuning_seconds()) / self._seconds_per_seed()))
         if plan.seeds >= FEWEST_SEEDS:
             return
-        base, epoch = plan.base, self.calibration[plan.baseline]["steps_per_epoch"]
-
-        def cost(steps: int) -> float:
-            plan.base = {**base, "steps": steps}
-            return FEWEST_SEEDS * self._seconds_per_seed() + self._tuning_seconds()
-
+        epoch = self.calibration[plan.baseline]["steps_per_epoch"]
+        cost = partial(self.seconds_with, FEWEST_SEEDS)
         steps = bisect_right(range(1, planned + 1), budget, key=cost)
         least = planned if plan.keep_steps else min(planned, max(epoch, math.ceil(SHORTEST * planned)))
         if steps < least:
@@ -121,7 +118,12 @@ class Experiment:
                 f" and a comparison needs {FEWEST_SEEDS} seeds of {least:,} steps ({rule})."
                 f" Use --minutes {enough:g}, or fewer --methods, --protocols or training samples"
             )
-        plan.base, plan.seeds, plan.planned_steps = {**base, "steps": steps}, FEWEST_SEEDS, planned
+        plan.base, plan.seeds, plan.planned_steps = {**plan.base, "steps": steps}, FEWEST_SEEDS, planned
+
+    def seconds_with(self, seeds: int, steps: int) -> float:
+        """Return the computing time of this many seeds, with this many steps of the baseline."""
+        self.plan.base = {**self.plan.base, "steps": steps}
+        return seeds * self._seconds_per_seed() + self._tuning_seconds()
 
     def _seconds_per_seed(self) -> float:
         """Return the computing time of one seed of every arm under every protocol, evaluation included."""
@@ -183,25 +185,22 @@ class Experiment:
 
     def run(self, jobs: int = 1) -> None:
         """List the runs in plan.yaml and train those that are not finished."""
-        runs, todo = [], {}
-        first = self.plan.first_seed
-        for seed in range(first, first + self.plan.seeds):  # of every arm, so that an interruption leaves whole seeds
-            for arm in self.plan.arms:
-                for protocol in self.plan.protocols:  # the baseline's runs are the same in both, and are trained once
+        plan, runs, todo = self.plan, [], {}
+        first = plan.first_seed
+        for seed in range(first, first + plan.seeds):  # of every arm, so that an interruption leaves whole seeds
+            for arm in plan.arms:
+                for protocol in plan.protocols:  # the baseline's runs are the same in both, and are trained once
                     steps = self.steps_of(arm, protocol)
                     name, job = self._job(arm, seed, steps)
                     todo[self.store / name] = job
                     place = Path(os.path.relpath(self.store / name, self.folder)).as_posix()
                     runs.append(PlannedRun(arm, protocol, seed, steps, place))
-        places = {arm: place for place, arm in enumerate(self.plan.arms)}
-        self.plan.runs = sorted(runs, key=lambda run: (places[run.arm], self.plan.protocols.index(run.protocol)))
-        write_plan(self.folder, self.plan)
+        places = {arm: place for place, arm in enumerate(plan.arms)}
+        plan.runs = sorted(runs, key=lambda run: (places[run.arm], plan.protocols.index(run.protocol)))
+        write_plan(self.folder, plan)
         self.display.phase("training")
-
-        def show() -> None:
-            self.display.arms([self._progress(arm, jobs) for arm in self.plan.arms])
-
-        run_all(todo, jobs, self.display, show)
+        show = self.display.arms
+        run_all(todo, jobs, self.display, lambda: show([self._progress(arm, jobs) for arm in plan.arms]))
 
     def _progress(self, arm: str, jobs: int) -> ArmProgress:
         """Return how far an arm is."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from smdl.common.storage import disk_errors, names, unused
-from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan, write_plan
+from smdl.experiments.comparison_plan import ComparisonPlan, read_plan, write_plan
 from smdl.experiments.runner import changes
 from smdl.training.config import TrainConfig, from_dict
 
@@ -21,10 +21,8 @@ def open_folder(out: Path, plan: ComparisonPlan) -> Path:
     """Return the folder of this plan. If `out` already holds it, or a part of it, continue there; if it holds anything
     else, use the next free name."""
     used = list(takewhile(lambda folder: not unused(folder), names(out)))
-    held = [folder for folder in used if _holds(folder, plan)] or [
-        folder for folder in used if _holds_part(folder, plan)
-    ]
-    folder = held[0] if held else next(folder for folder in names(out) if unused(folder))
+    held = (folder for part in (False, True) for folder in used if _holds(folder, plan, part))
+    folder = next(held, None) or next(folder for folder in names(out) if unused(folder))
     if unused(folder):
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -32,30 +30,25 @@ def open_folder(out: Path, plan: ComparisonPlan) -> Path:
     return folder
 
 
-def _holds(folder: Path, plan: ComparisonPlan) -> bool:
-    """Whether the plan in a folder trains the same runs. A damaged plan is another plan."""
-    try:
-        return _compared(read_plan(folder)) == _compared(plan)
-    except (FolderError, ValueError, TypeError):
-        return False
-
-
-def _holds_part(folder: Path, plan: ComparisonPlan) -> bool:
-    """Whether the plan in a folder trains some of the runs of a plan. Minutes are for a given number of arms."""
+def _holds(folder: Path, plan: ComparisonPlan, part: bool = False) -> bool:
+    """Whether the plan in a folder trains the same runs; with `part`, some of them. A damaged plan is another plan."""
     try:
         kept = read_plan(folder)
-        fewer = plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline
-        return fewer and _compared(kept) == _compared(_part(plan, kept))
-    except (FolderError, ValueError, TypeError):
+        if part:  # minutes are for a given number of arms
+            fewer = plan.minutes is None and set(kept.arms) < set(plan.arms) and kept.baseline == plan.baseline
+            return fewer and _compared(kept) == _compared(_part(plan, kept))
+        return _compared(kept) == _compared(plan)
+    except (ValueError, TypeError):
         return False
 
 
 def _part(plan: ComparisonPlan, kept: ComparisonPlan) -> ComparisonPlan:
     """Return the plan with the arms of `kept` alone."""
-    against = {arm: rival for arm, rival in plan.against.items() if arm in kept.arms}
-    shares = {arm: share for arm, share in plan.shares.items() if arm in kept.arms}
-    arms = {arm: plan.arms[arm] for arm in kept.arms}
-    return replace(plan, arms=arms, against=against, shares=shares, methods=kept.methods, regimes=kept.regimes)
+    mine = {
+        name: {arm: value for arm, value in getattr(plan, name).items() if arm in kept.arms}
+        for name in ("arms", "against", "shares")
+    }
+    return replace(plan, **mine, methods=kept.methods, regimes=kept.regimes)
 
 
 def _compared(plan: ComparisonPlan) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from smdl.experiments.statistics import FEWEST_SEEDS, LEVEL, MARGIN, paired_difference
+from smdl.experiments.statistics import FEWEST_SEEDS, LEVEL, MARGIN, paired_difference, pairs_of
 
 Values = Mapping[int, float]  # seed -> a quantity of its run
 #: What a measure is called in a sentence.
@@ -57,9 +57,9 @@ def gain(
     margin: float = MARGIN,
 ) -> Gain:
     """Compare the oracle of a regime with its baseline, and the methods with both, over the seeds that all have."""
-    seeds = sorted(baseline.keys() & oracle.keys())
-    gap = paired_difference([oracle[seed] for seed in seeds], [baseline[seed] for seed in seeds], looks)
-    equal = bool(seeds) and gap.half is None and gap.mean == 0 and len(seeds) >= FEWEST_SEEDS
+    pairs = pairs_of(oracle, baseline)
+    gap = paired_difference(*pairs, looks)
+    equal = gap.half is None and gap.mean == 0 and len(pairs[0]) >= FEWEST_SEEDS
     equivalent = equal or (gap.half_90 is not None and abs(gap.mean or 0.0) + gap.half_90 <= margin)
     found = Gain(regime, protocol, measure, gap.mean, gap.half, equivalent)
     if found.excludes_zero and (gap.mean or 0.0) > 0:

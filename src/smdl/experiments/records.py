@@ -21,6 +21,11 @@ class RunRecord:
     problem: str | None
 
 
+def runs_of(runs: list[RunRecord], arm: str, protocol: str) -> list[RunRecord]:
+    """Return the runs of an arm that have something to show."""
+    return [run for run in runs if (run.arm, run.protocol) == (arm, protocol) and run.epochs and not run.problem]
+
+
 @dataclass
 class Overhead:
     """Extra time per step, as fractions of the baseline's step."""
@@ -161,8 +166,7 @@ class Results:
 
     def finished(self, arm: str, protocol: str) -> list[RunRecord]:
         """Return the runs of an arm that have something to show."""
-        mine = (run for run in self.runs if run.arm == arm and run.protocol == protocol)
-        return [run for run in mine if run.epochs and not run.problem]
+        return runs_of(self.runs, arm, protocol)
 
     @property
     def endpoint(self) -> str:

@@ -5,16 +5,12 @@ from typing import Any
 
 from smdl.common.messages import unknown
 from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan
+from smdl.training.config import DataConfig
 
-_CLEAN: dict[str, Any] = {
-    "imbalance": 1.0,
-    "hidden_imbalance": 1.0,
-    "duplicates": 0.0,
-    "zipf_duplicates": 0.0,
-    "dominoes": 0.0,
-    "human_labels": None,
-    "label_noise": 0.0,
-}
+_HIDING = (
+    "imbalance", "hidden_imbalance", "duplicates", "zipf_duplicates", "dominoes", "human_labels", "label_noise"
+)  # fmt: skip
+_CLEAN: dict[str, Any] = {name: getattr(DataConfig, name) for name in _HIDING}
 #: The option of the data that makes a regime, and its usual strength, by the name of the regime.
 REGIMES: dict[str, tuple[str, Any]] = {
     "clean": ("imbalance", 1.0),

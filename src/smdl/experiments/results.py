@@ -10,21 +10,13 @@ from statistics import fmean, median_low
 from typing import Any
 
 from smdl.common.storage import read_json, write_bytes, write_json
-from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan, FolderError, read_plan
-from smdl.experiments.oracle_gains import Gain, gain
-from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, SecondaryTest, Welch
+from smdl.experiments.comparison_plan import ComparisonPlan, FolderError, read_plan
+from smdl.experiments.paired_tests import gains_of, primary_tests, secondary_tests, values_of
+from smdl.experiments.records import Comparison, DataFacts, Overhead, Results, Row, RunRecord, runs_of
 from smdl.experiments.regimes import arm_name, baseline_of
 from smdl.experiments.runs import GROUPED, MEASURES, Epoch, measured, read_run, read_summary, training_seconds
-from smdl.experiments.statistics import (
-    MARGIN,
-    RELATIVE_MARGIN,
-    difference,
-    estimate,
-    holm,
-    paired_difference,
-    seeds_needed,
-)
-from smdl.experiments.verdicts import answer, at_chance, data_facts, finding, judge
+from smdl.experiments.statistics import Estimate, estimate
+from smdl.experiments.verdicts import answer, at_chance, data_facts, finding
 
 #: Range of the logged time, relative to the baseline's, within which equal time is believed.
 TIME_RATIO = (0.9, 1.1)
@@ -91,7 +83,7 @@ def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) ->
         )
     rows = [_row(plan, calibration, arm, protocol, runs) for protocol in plan.protocols for arm in plan.arms]
     data = {arm: _data(folder, plan, calibration, arm) for arm in plan.arms}
-    tests = [test for protocol in plan.protocols for test in _tests(plan, protocol, runs, data)]
+    tests = [test for protocol in plan.protocols for test in primary_tests(plan, protocol, runs, data)]
     equal = {protocol: _equal(protocol, rows) for protocol in plan.protocols}
     problems = {f"{run.arm}, seed {run.seed}, equal {run.protocol}: {run.problem}" for run in runs if run.problem}
     return Results(
@@ -104,8 +96,8 @@ def _collect(folder: Path, plan: ComparisonPlan, calibration: dict[str, Any]) ->
         verdict=verdict(plan, tests, equal[plan.primary]),
         rows=rows,
         tests=tests,
-        secondary=[test for protocol in plan.protocols for test in _secondary(plan, protocol, rows, runs)],
-        gains=_gains(plan, runs),
+        secondary=[test for protocol in plan.protocols for test in secondary_tests(plan, protocol, rows, runs)],
+        gains=gains_of(plan, runs),
         calibration=calibration,
         runs=runs,
         problems=[*sorted(problems), *_chance_problems(rows, equal, data)],
@@ -189,24 +181,19 @@ def _environment(plan: ComparisonPlan, folders: list[Path]) -> dict[str, Any]:
     return {**found[0], "commit": ", ".join(names), **command}
 
 
-def _of(runs: list[RunRecord], arm: str, protocol: str) -> list[RunRecord]:
-    return [run for run in runs if run.arm == arm and run.protocol == protocol and not run.problem]
-
-
-def _values(runs: list[RunRecord], name: str) -> list[float]:
-    """Return a quantity of each run that has it."""
-    return [found[name] for run in runs if name in (found := measured(run.epochs))]
-
-
 def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: str, runs: list[RunRecord]) -> Row:
-    mine, cost = _of(runs, arm, protocol), calibration[arm]
+    mine, cost = runs_of(runs, arm, protocol), calibration[arm]
     steps = next(run.steps for run in plan.runs if (run.arm, run.protocol) == (arm, protocol))
-    goal = _values(_of(runs, plan.own_baseline(arm), protocol), "final_accuracy")  # a metric of the user has no curve
+    goal = values_of(runs, plan.own_baseline(arm), protocol, "final_accuracy")  # a metric of the user has no curve
     own = list(dict.fromkeys(name for run in mine for name in measured(run.epochs)))
     more = own or [plan.metric] if plan.metric else [name for name in GROUPED if name in own]
-    reached = [_steps_to(run.epochs, fmean(goal)) for run in mine] if goal else []
+    reached = [_steps_to(run.epochs, fmean(goal.values())) for run in mine] if goal else []
     hits = [step for step in reached if step is not None]
     typical = median_low(hits) if hits else None
+
+    def values(name: str) -> Estimate:
+        return estimate(list(values_of(runs, arm, protocol, name).values()))
+
     second, reference, refit = (cost.get(name) for name in ("seconds_per_step", "reference_seconds", "refit_seconds"))
     return Row(
         arm=arm,
@@ -224,8 +211,8 @@ def _row(plan: ComparisonPlan, calibration: dict[str, Any], arm: str, protocol: 
         reached_baseline=None if plan.metric else f"{len(hits)}/{len(mine)}",
         reference_seconds=reference,
         refit_seconds=refit,
-        metrics={name: estimate(_values(mine, name)) for name in more},
-        **{name: estimate([] if plan.metric else _values(mine, name)) for name in MEASURES},
+        metrics={name: values(name) for name in more},
+        **{name: estimate([]) if plan.metric else values(name) for name in MEASURES},
     )
 
 
@@ -236,7 +223,7 @@ def _by_the_log(
     a check: runs may share the machine."""
     spent = []
     for name in (arm, plan.own_baseline(arm)):
-        logged = [training_seconds(run.epochs) for run in _of(runs, name, protocol)]
+        logged = [training_seconds(run.epochs) for run in runs_of(runs, name, protocol)]
         spent.append((fmean(logged) if logged else math.nan) + (calibration[name].get("reference_seconds") or 0.0))
     ratio = spent[0] / (spent[1] or math.nan)
     return ratio if math.isfinite(ratio) else None
@@ -251,104 +238,6 @@ def _overhead(cost: dict[str, Any], reference: dict[str, Any]) -> Overhead:
 def _steps_to(epochs: list[Epoch], accuracy: float) -> int | None:
     """Return the steps at the first evaluation that is at least as good."""
     return next((record["steps"] for record in epochs if 100 * (1 - record["test_error"]) >= accuracy), None)
-
-
-def _tests(plan: ComparisonPlan, protocol: str, runs: list[RunRecord], data: dict[str, DataFacts]) -> list[Comparison]:
-    finals = {arm: _finals(runs, arm, protocol, plan.endpoint_of(arm)) for arm in plan.arms}
-    rivals = plan.rivals
-    pairs = {arm: _pairs(finals[arm], finals[rival]) for arm, rival in rivals.items()}
-    gaps = {arm: paired_difference(*pairs[arm], looks=max(1, len(plan.looks))) for arm in rivals}
-    candidates = [arm for arm in rivals if not plan.is_oracle(arm)]  # the oracle is no method to choose
-    adjusted = {arm: gap.p for arm, gap in gaps.items()}
-    adjusted |= dict(zip(candidates, holm([gaps[arm].p for arm in candidates]), strict=True))
-    plain = {} if plan.metric else {arm: _finals(runs, arm, protocol, "final_accuracy") for arm in plan.arms}
-    chance = {arm for arm, values in plain.items() if values and at_chance(fmean(values.values()), data[arm])}
-    found = []
-    for arm, rival in rivals.items():
-        gap, count, p, margin = gaps[arm], len(pairs[arm][0]), adjusted[arm], _margin(plan, finals[rival])
-        kind = "chance" if {arm, rival} <= chance else judge(gap, count, p, margin, plan.higher_is_better)
-        welch = difference(list(finals[arm].values()), list(finals[rival].values()))
-        found.append(
-            Comparison(
-                arm=arm,
-                against=rival,
-                protocol=protocol,
-                failed={name: plan.seeds - len(finals[name]) for name in (arm, rival)},
-                empty=[name for name in (arm, rival) if not finals[name]],
-                difference=gap.mean,
-                half=gap.half,
-                p=gap.p,
-                p_holm=p,
-                half_90=gap.half_90,
-                pairs=count,
-                verdict=kind,
-                seeds_needed=seeds_needed(*pairs[arm], len(candidates), margin) if kind == "unclear" else None,
-                welch=Welch(welch.mean, welch.half, welch.p),
-                metric=plan.metric,
-                margin=margin,
-            )
-        )
-    return found
-
-
-def _secondary(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: list[RunRecord]) -> list[SecondaryTest]:
-    """Test what is measured besides the primary endpoint."""
-    known = {row.arm: row.metrics for row in rows if row.protocol == protocol}
-    asked = [
-        (arm, rival, name)
-        for arm, rival in plan.rivals.items()
-        for name in known[arm]
-        if name != plan.endpoint_of(arm) and not plan.is_oracle(arm)
-    ]
-    gaps = []
-    for arm, rival, name in asked:
-        pairs = _pairs(*(_finals(runs, each, protocol, name) for each in (arm, rival)))
-        gaps.append(paired_difference(*pairs, looks=max(1, len(plan.looks))))
-    adjusted = holm([gap.p for gap in gaps])
-    return [
-        SecondaryTest(arm, rival, protocol, name, gap.mean, gap.half, gap.p, p)
-        for (arm, rival, name), gap, p in zip(asked, gaps, adjusted, strict=True)
-    ]
-
-
-def _gains(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
-    """Return what perfect knowledge gains in each regime, by the primary endpoint and by the rare groups."""
-    if not plan.regimes:
-        return []
-    found, baseline = [], baseline_of(plan.methods)
-    for protocol in plan.protocols:
-        for regime in plan.regimes:
-            arm, rival = arm_name(ORACLE, regime), arm_name(baseline, regime)
-            methods = [name for name in plan.methods if name not in (ORACLE, baseline)]
-            for measure in dict.fromkeys((plan.endpoint_of(rival), "rare_accuracy")) if arm in plan.arms else ():
-                before, known = (_finals(runs, one, protocol, measure) for one in (rival, arm))
-                others = {name: _finals(runs, arm_name(name, regime), protocol, measure) for name in methods}
-                if before and known:
-                    looks, margin = max(1, len(plan.looks)), _margin(plan, before)
-                    found.append(gain(regime, protocol, measure, before, known, others, looks, margin))
-    return found
-
-
-def _finals(runs: list[RunRecord], arm: str, protocol: str, measure: str) -> dict[int, float]:
-    """Return a quantity of each seed that has it."""
-    found = {run.seed: measured(run.epochs) for run in _of(runs, arm, protocol)}
-    return {seed: values[measure] for seed, values in found.items() if measure in values}
-
-
-def _margin(plan: ComparisonPlan, baseline: dict[int, float]) -> float:
-    """Return the margin of equivalence: what the plan says, or 0.5 points of accuracy, or 0.5 % of the mean of the
-    baseline by a metric of the user."""
-    if plan.margin is not None:
-        return plan.margin
-    if not plan.metric:
-        return MARGIN
-    return RELATIVE_MARGIN * abs(fmean(baseline.values())) if baseline else 0.0
-
-
-def _pairs(mine: dict[int, float], rival: dict[int, float]) -> tuple[list[float], list[float]]:
-    """Return the values of the seeds that both have."""
-    seeds = sorted(mine.keys() & rival.keys())
-    return [mine[seed] for seed in seeds], [rival[seed] for seed in seeds]
 
 
 def _with_ours(paper: dict[str, Any] | None, rows: list[Row]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from smdl.common.interrupts import Interrupted
 from smdl.common.progress import Display
@@ -29,6 +29,7 @@ from smdl.training.loop import DivergedError, KilledError, TrainingRun
 GRACE = 5.0
 #: Trains a run in its folder.
 Job = Callable[[Path], None]
+Trained = TypeVar("Trained")
 AGAIN = "the same command again: finished runs are kept, the others are resumed"
 
 
@@ -119,18 +120,22 @@ def job_of(config: TrainConfig) -> Job:
 
 
 def train_one(values: dict[str, Any], folder: Path) -> None:
-    """Start or resume a run. If it diverges, write failed.json. If another command is training it, wait for that."""
+    """Start or resume a run."""
+    run = unless_finished(folder, lambda: _trained(from_dict(TrainConfig, values), folder), DivergedError)
+    if run is not None and run.stopped_by is not None:  # after the last step: the run is finished, the experiment not
+        raise Interrupted(run.stopped_by, AGAIN)
+
+
+def unless_finished(folder: Path, train: Callable[[], Trained], *diverged: type[Exception]) -> Trained | None:
+    """Train a run in its folder. If it diverges, write failed.json. If another command is training it, wait for
+    that."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=True):
-        if finished(folder):
-            return
         try:
-            run = _trained(from_dict(TrainConfig, values), folder)
-        except DivergedError as error:
+            return None if finished(folder) else train()
+        except diverged as error:
             write_json(folder / "failed.json", {"error": str(error)})
-            return
-    if run.stopped_by is not None:  # after the last step: the run is finished, the experiment is not
-        raise Interrupted(run.stopped_by, AGAIN)
+            return None
 
 
 def _trained(config: TrainConfig, folder: Path) -> TrainingRun:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +81,12 @@ def paired_difference(values: Sequence[float], baseline: Sequence[float], looks:
     half, half_90 = (float(stats.t.isf(tail, count - 1)) * error for tail in (level / 2, level))
     p = min(1.0, 2 * float(stats.t.sf(abs(gap) / error, count - 1)) * looks)
     return Difference(gap, half, p, half_90)
+
+
+def pairs_of(mine: Mapping[int, float], rival: Mapping[int, float]) -> tuple[list[float], list[float]]:
+    """Return the values of the seeds that both have."""
+    seeds = sorted(mine.keys() & rival.keys())
+    return [mine[seed] for seed in seeds], [rival[seed] for seed in seeds]
 
 
 def seeds_needed(

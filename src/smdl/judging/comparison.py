@@ -1,7 +1,6 @@
 """smdl.compare and smdl.preview: methods compared with the user's own training function, and their costs before."""
 
 import hashlib
-import io
 import pickle
 import sys
 import uuid
@@ -12,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from smdl.common.messages import check_packages, choice, names_checked, number, positive, true_or_false, whole_number
@@ -44,7 +41,7 @@ class ComparisonReport:
         return self.results.verdict
 
     def __str__(self) -> str:
-        from smdl.report.summaries import as_text, summary_table
+        from smdl.report.text_tables import as_text, summary_table
 
         problems = [f"! {problem}" for problem in (*self.results.problems, *self.results.warnings)]
         table = as_text(summary_table(self.results))
@@ -136,7 +133,7 @@ def compare(
         raise ValueError("give one of minutes= (equal time), epochs= or steps= (equal steps)")
     work = OwnTraining(train, dataset, str(metric), whole_number("batch_size", batch_size))
     if groups is not None:
-        work = replace(work, groups=check_groups("groups", _array(groups), len(work.load())))  # type: ignore[arg-type]
+        work = replace(work, groups=check_groups("groups", groups, len(work.load())))  # type: ignore[arg-type]
     name = getattr(train, "__name__", type(train).__name__).strip("<>")
     if whole_number("jobs", jobs) > 1:
         _check_processes(train, dataset)
@@ -215,10 +212,6 @@ def preview(
         return preview_loader(loader, methods, seconds, display)
 
 
-def _array(values: Any) -> np.ndarray:
-    return np.asarray(values.cpu() if isinstance(values, Tensor) else values)
-
-
 def _names(methods: Any) -> list[str]:
     from smdl.experiments.regimes import method_and_share, method_options
     from smdl.loading.methods import as_method
@@ -241,13 +234,6 @@ def _identity(name: str, thing: Any, display: "Display") -> str:
         return uuid.uuid4().hex
 
 
-class _Nowhere(io.RawIOBase):
-    """A file that forgets what is written."""
-
-    def write(self, data: Any, /) -> int:
-        return len(data)
-
-
 def _check_processes(train: Any, dataset: Any) -> None:
     """Refuse a function or data that cannot be sent to other processes, which import the function."""
     main = sys.modules["__main__"]
@@ -262,7 +248,7 @@ def _check_processes(train: Any, dataset: Any) -> None:
             " or leave out jobs="
         )
     try:
-        pickle.Pickler(_Nowhere()).dump(dataset)  # type: ignore[arg-type]
+        pickle.dumps(dataset)
     except Exception as error:
         raise ValueError(
             f"jobs= sends the dataset to other processes, and that fails: {error}. Pass a function that returns it, or"

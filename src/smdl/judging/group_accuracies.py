@@ -31,9 +31,7 @@ def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, 
         >>> smdl.group_accuracies([True, False, True], [0, 0, 1], [0, 0, 0, 1])["worst_accuracy"]
         0.5
     """
-    right, mine, theirs = (
-        np.asarray(one.cpu() if isinstance(one, Tensor) else one) for one in (correct, groups, train_groups)
-    )
+    right, mine, theirs = map(_array, (correct, groups, train_groups))
     if right.ndim != 1 or right.shape != mine.shape or len(right) == 0:
         raise ValueError(f"correct and groups must be one per test sample, got shapes {right.shape} and {mine.shape}")
     others = [one for one in right.tolist() if one not in (0, 1)]
@@ -47,10 +45,15 @@ def group_accuracies(correct: Any, groups: Any, train_groups: Any) -> dict[str, 
     return {name: 1 - error for name, error in found.items() if error is not None}
 
 
-def check_groups(name: str, groups: np.ndarray, samples: int | None = None) -> np.ndarray:
+def check_groups(name: str, given: Any, samples: int | None = None) -> np.ndarray:
     """Return groups as int64, (N,), or raise an error with what was found."""
+    groups = _array(given)
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or len(groups) == 0 or groups.min() < 0:
         raise ValueError(f"{name} must be one whole number ≥ 0 per sample, got {groups.dtype} of shape {groups.shape}")
     if samples is not None and len(groups) != samples:
         raise ValueError(f"{name} must be one number per sample of the dataset, {samples}, got {len(groups)}")
     return groups.astype(np.int64)
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.asarray(values.cpu() if isinstance(values, Tensor) else values)

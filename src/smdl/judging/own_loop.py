@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch.utils.data import Dataset
 
 from smdl.common import storage
@@ -24,7 +23,7 @@ from smdl.common.progress import Display
 from smdl.experiments.calibration import take_turns
 from smdl.experiments.comparison_plan import ORACLE, ComparisonPlan
 from smdl.experiments.experiment import BudgetError, Experiment, speed
-from smdl.experiments.runner import Job, finished
+from smdl.experiments.runner import Job, unless_finished
 from smdl.experiments.runs import LARGEST
 from smdl.experiments.statistics import FEWEST_SEEDS
 from smdl.judging.function_side import FunctionSide
@@ -36,6 +35,7 @@ from smdl.scoring.reading import check_dataset
 from smdl.scoring.scorer import NotFiniteError
 from smdl.training.generators import seeded_generators
 from smdl.training.loop import threads
+from smdl.training.run_files import write_config, write_counts, write_summary
 
 #: Most steps of a run that the minutes are spent on.
 MOST_STEPS = 10**9
@@ -133,13 +133,9 @@ class OwnExperiment(Experiment):
 
     def fit_into(self, seconds: float, jobs: int) -> None:
         """Choose the number of steps with which all seeds fit into the remaining time."""
-        plan, base, budget = self.plan, self.plan.base, max(0.0, seconds) * speed(jobs)
+        plan, budget = self.plan, max(0.0, seconds) * speed(jobs)
         epoch = self.calibration[plan.baseline]["steps_per_epoch"]
-
-        def cost(steps: int) -> float:
-            plan.base = {**base, "steps": steps}
-            return plan.seeds * self._seconds_per_seed()
-
+        cost = partial(self.seconds_with, plan.seeds)
         steps = bisect_right(range(1, MOST_STEPS), budget, key=cost)
         if steps < epoch:
             spent = 60 * (plan.minutes or 0.0) - seconds
@@ -148,7 +144,7 @@ class OwnExperiment(Experiment):
                 f"minutes={plan.minutes:g} is too short: it buys {plan.seeds} seeds of {steps:,} steps, and one epoch"
                 f" has {epoch:,}. Use minutes={enough:g}, fewer methods, or fewer seeds (at least {FEWEST_SEEDS})"
             )
-        plan.base, plan.decided = {**base, "steps": steps}, True
+        plan.base, plan.decided = {**plan.base, "steps": steps}, True
 
 
 @lru_cache(1)  # a process trains many runs of the same work
@@ -158,19 +154,15 @@ def _unpacked(sent: bytes) -> OwnTraining:
 
 def run_function(sent: "OwnTraining | bytes", described: dict[str, Any], folder: Path) -> None:
     """Call the user's function once, and write the files of a run."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage.locked(folder, wait=True):
-        if finished(folder):
-            return
-        work = _unpacked(sent) if isinstance(sent, bytes) else sent
-        storage.write_bytes(folder / "config.yaml", yaml.safe_dump(described, sort_keys=False).encode())
-        try:
-            _train(work, described, folder)
-        except (NotFiniteError, FloatingPointError) as error:
-            storage.write_json(folder / "failed.json", {"error": str(error)})
+
+    def train() -> None:
+        _train(_unpacked(sent) if isinstance(sent, bytes) else sent, described, folder)
+
+    unless_finished(folder, train, NotFiniteError, FloatingPointError)
 
 
 def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
+    write_config(folder, described)
     method, seed, steps = (described[name] for name in ("method", "seed", "steps"))
     make_loader = LoaderFactory(
         work.load(), work.method(method), work.batch_size, seed, steps, refit=described.get("refit")
@@ -204,13 +196,6 @@ def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
         "seconds": {**parts, "training": loader.seconds_of_run - sum(parts.values())},
     }
     storage.write_lines(folder / "metrics.jsonl", [record])
-    with storage.replacing(folder / "counts.npy") as file:
-        np.save(file, loader.counts, allow_pickle=False)
-    summary = {
-        "final": record["metrics"],
-        "steps": steps,
-        "seconds": record["seconds"],
-        "environment": environment(device_of(loader.loader.model)),
-        "metrics_sha256": storage.digest(folder / "metrics.jsonl"),
-    }
-    storage.write_json(folder / "summary.json", summary, checksum=True)
+    write_counts(folder, loader.counts)
+    summary = {"final": record["metrics"], "steps": steps, "seconds": record["seconds"]}
+    write_summary(folder, {**summary, "environment": environment(device_of(loader.loader.model))})

@@ -129,13 +129,11 @@ def _main(context: Context, setting: Setting) -> Path:
 
 
 def _sweeps(*names: str) -> Callable[[Context], list[Path]]:
-    def run(context: Context) -> list[Path]:
-        return [_ablation(context, ablation_setting(context.scale, name, context.root), name) for name in names]
-
-    return run
+    return lambda context: [_ablation(context, name) for name in names]
 
 
-def _ablation(context: Context, setting: Setting, sweep: str) -> Path:
+def _ablation(context: Context, sweep: str) -> Path:
+    setting = ablation_setting(context.scale, sweep, context.root)
     return ablate(
         sweep,
         context.base(setting),

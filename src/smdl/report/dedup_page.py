@@ -6,36 +6,30 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smdl.common.storage import DamagedFileError, read_json, write_bytes
-from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template
+from smdl.report.figures import Look, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file
 from smdl.report.selection_page import place_text
 
 
 def render_dedup(folder: Path) -> Path:
     """Write report.html into the folder of smdl dedup. Return the page."""
-    found = read_json(folder / "dedup.json")
-    if found is None:
-        raise DamagedFileError(f"{folder / 'dedup.json'} is damaged: run the same smdl dedup again")
-    path = folder / "report.html"
-    write_bytes(path, _page(found).encode())
-    return path
+    return render_file(folder / "dedup.json", "the same smdl dedup", _page)
 
 
 def _page(found: dict[str, Any]) -> str:
     curve = found["curve"]
     caption = f"Rows kept at each similarity. The mark is the threshold of this run, {found['threshold']:g}."
     panel = Panel(partial(_curve, curve=curve, threshold=found["threshold"]), caption, caption)
-    return template("dedup.html.j2").render(
+    return fill(
+        "dedup.html.j2",
         title=found["title"],
         facts=_facts(found),
-        curve=picture(panel, Look(["kept"], "kept")),
+        curve=picture(panel),
         floor=f"{found['floor']:g}",
         above=[_pair(pair) for pair in found["above"]],
         below=[_pair(pair) for pair in found["below"]],
         groups=[(f"{group['rows']:,}", place_text(group["row"])) for group in found["groups"]],
         provenance=[*found["settings"].items(), ("rows left out", found["left_out"])],
-        missing="–",
     )
 
 
@@ -59,9 +53,8 @@ def _pair(pair: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _curve(look: Look, curve: dict[str, list[float]], threshold: float) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
-    axes.plot(curve["similarity"], curve["kept"], color=look.colours["kept"])
+    figure, axes = plot(230)
+    axes.plot(curve["similarity"], curve["kept"], color=look.theme.palette[0])
     axes.axvline(threshold, color=look.theme.baseline, linewidth=1)
     tidy(axes, "Rows kept", "similarity of a near-copy")
     axes.set_ylim(bottom=0)

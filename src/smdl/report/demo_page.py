@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from smdl.common.storage import read_json, write_bytes
-from smdl.experiments.comparison_plan import FolderError
 from smdl.experiments.results import collect
 from smdl.report.figures import Look, blank, data_uri, label, png, tidy
-from smdl.report.panels import Panel, picture, template
-from smdl.report.simulation_page import simulation_rows
+from smdl.report.panels import Panel, fill, picture, render_file
+from smdl.report.simulation_page import curve_with_band, simulation_rows
 
 CHOSEN, BY_CHANCE = "labels", "random"
 NAMES = {CHOSEN: "chosen by smdl", BY_CHANCE: "at random"}
@@ -20,9 +18,10 @@ NAMES = {CHOSEN: "chosen by smdl", BY_CHANCE: "at random"}
 
 def render_demo(folder: Path) -> Path:
     """Write index.html into the folder of the demo. Return the page."""
-    found = read_json(folder / "labels.json")
-    if found is None:
-        raise FolderError(f"{folder / 'labels.json'} is missing or damaged: run make demo again")
+    return render_file(folder / "labels.json", "make demo", partial(_page, folder), "index.html")
+
+
+def _page(folder: Path, found: dict[str, Any]) -> str:
     at = found["labels"].index(found["shown"])
     scores = {row["method"]: row["accuracy"][at] for row in found["methods"]}
     caption = (
@@ -31,7 +30,8 @@ def render_demo(folder: Path) -> Path:
         f" random ({found['seen'][BY_CHANCE]} of 10)."
     )
     panel = Panel(partial(_drawing, found=found), caption, caption)
-    page = template("demo.html.j2").render(
+    return fill(
+        "demo.html.j2",
         headline=f"{found['shown']} labels: {scores[CHOSEN]:.0f} % chosen, {scores[BY_CHANCE]:.0f} % at random",
         answer=found["answer"],
         picture=picture(panel, Look([BY_CHANCE, CHOSEN], BY_CHANCE)),
@@ -39,11 +39,7 @@ def render_demo(folder: Path) -> Path:
         target=f"{found['target']:.1f}",
         last=found["labels"][-1],
         training=_training(folder / "training"),
-        missing="–",
     )
-    path = folder / "index.html"
-    write_bytes(path, page.encode())
-    return path
 
 
 def labels_picture(found: dict[str, Any]) -> bytes:
@@ -67,12 +63,7 @@ def _drawing(look: Look, found: dict[str, Any]) -> Figure:
     left, right = halves
     axes = left.add_subplot()
     for row in found["methods"]:
-        name = row["method"]
-        values, half = np.array(row["accuracy"]), np.array([each or 0.0 for each in row["half"]])
-        axes.plot(found["labels"], values, **look.line(name), label=label(NAMES[name]))
-        axes.fill_between(
-            found["labels"], values - half, values + half, color=look.colours[name], alpha=0.15, linewidth=0
-        )
+        curve_with_band(axes, look, found["labels"], row, label=label(NAMES[row["method"]]))
     axes.legend(loc="lower right")
     tidy(axes, "Accuracy, %", "labels")
     grids = right.subplots(2, 1)

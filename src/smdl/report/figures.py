@@ -31,6 +31,14 @@ class Theme:
     diverging: tuple[str, ...]  # from worse to better, the middle is no difference; text in box[1] is legible on all
 
 
+ORANGE_TO_BLUE = (
+    "#e8892f", "#f0a55c", "#f6c08a", "#fad8b5", "#fcebd9", "#f1f2f4",
+    "#dceaf5", "#c0dcf0", "#9dcaea", "#7fb9e0", "#62a8d6",
+)  # fmt: skip
+ORANGE_TO_BLUE_DARK = (
+    "#a8540f", "#964d13", "#784016", "#5a3419", "#40291b", "#262c35",
+    "#1d3244", "#1a3e5a", "#184b73", "#155a8d", "#1269a8",
+)  # fmt: skip
 #: All figures are drawn in it. Its ink is legible on black too: the files in plots/ may be put on any page.
 LIGHT = Theme(
     ink="#727b87",
@@ -38,19 +46,7 @@ LIGHT = Theme(
     palette=("#0077bb", "#e06c2b", "#009988", "#cc3377", "#7755bb", "#a88200"),
     parts={"training": "#8fa1b5", "data": "#c2a878", "scoring": "#d08a1d", "selection": "#8a63b8"},
     box=("#ffffff", "#333a44"),
-    diverging=(
-        "#e8892f",
-        "#f0a55c",
-        "#f6c08a",
-        "#fad8b5",
-        "#fcebd9",
-        "#f1f2f4",
-        "#dceaf5",
-        "#c0dcf0",
-        "#9dcaea",
-        "#7fb9e0",
-        "#62a8d6",
-    ),
+    diverging=ORANGE_TO_BLUE,
 )
 DARK = Theme(
     ink="#a3adba",
@@ -58,19 +54,7 @@ DARK = Theme(
     palette=("#4aa8e8", "#f08a4b", "#2fbfae", "#ef6ba4", "#a98be8", "#d9b13b"),
     parts={"training": "#6d7f94", "data": "#a89368", "scoring": "#dd9a32", "selection": "#a07bd0"},
     box=("#171b22", "#e6eaf0"),
-    diverging=(
-        "#a8540f",
-        "#964d13",
-        "#784016",
-        "#5a3419",
-        "#40291b",
-        "#262c35",
-        "#1d3244",
-        "#1a3e5a",
-        "#184b73",
-        "#155a8d",
-        "#1269a8",
-    ),
+    diverging=ORANGE_TO_BLUE_DARK,
 )
 #: Colour of the light theme -> the dark theme's in its place.
 IN_THE_DARK = {
@@ -158,6 +142,12 @@ def blank(width: float, height: float) -> Figure:
     return Figure(figsize=(width / 72, height / 72), layout="constrained")
 
 
+def plot(height: float, width: float = PANEL) -> tuple[Figure, Axes]:
+    """Return an empty figure with one panel."""
+    figure = blank(width, height)
+    return figure, figure.add_subplot()
+
+
 def tidy(axes: Axes, title: str = "", label: str = "", grid: str = "y") -> None:
     """Remove the box and the ticks and draw faint grid lines. The title says what the values are."""
     axes.set_title(title)
@@ -191,10 +181,10 @@ def add_legend(figure: Figure, names: Sequence[str], lines: Sequence[Line2D], co
     )
 
 
-def png(draw: Draw, look: Look, scale: float = 2.0) -> bytes:
-    """Draw a figure as a PNG with `scale` pixels per point."""
+def png(draw: Draw, look: Look) -> bytes:
+    """Draw a figure as a PNG with two pixels per point."""
     file, small = io.BytesIO(), io.BytesIO()
-    _save(draw, look, file, format="png", dpi=72 * scale)
+    _save(draw, look, file, format="png", dpi=144)
     image = Image.open(file).convert("RGBA")
     image.quantize(256, Image.Quantize.FASTOCTREE).save(small, "PNG", optimize=True)  # a third of the bytes
     return small.getvalue()

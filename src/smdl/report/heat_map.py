@@ -1,6 +1,7 @@
 """A picture of methods and regimes: the difference of each method to the baseline of the regime, with its interval."""
 
 from bisect import bisect_right
+from functools import partial
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -41,33 +42,23 @@ def heat_map(look: Look, results: Results, protocol: str) -> Figure:
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.set_xticks([place + 0.5 for place in range(len(results.regimes))], [label(name) for name in results.regimes])
     axes.set_yticks([place + 0.5 for place in range(len(methods))], [label(name) for name in methods])
-    text = look.theme.box[1]
+    text, write = look.theme.box[1], partial(axes.annotate, ha="center", va="center", fontsize=9.5)
     for down, method in enumerate(methods):
         for across, regime in enumerate(results.regimes):
             middle = (across + 0.5, down + 0.5)
             if arm_name(method, regime) not in found:  # it hides nothing that an oracle could use
-                axes.annotate(MISSING, middle, ha="center", va="center", fontsize=9.5)
+                write(MISSING, middle)
                 continue
             row, test = found[arm_name(method, regime)]
             if test is None:
-                accuracy = estimate_text(results.estimate(row), ".1f").replace(" ± ", " %\n± ")
-                axes.annotate(accuracy, middle, ha="center", va="center", fontsize=9.5)
+                write(estimate_text(results.estimate(row), ".1f").replace(" ± ", " %\n± "), middle)
                 continue
             strong = test.verdict in ("better", "worse")
             cell = Rectangle((across + 0.03, down + 0.05), 0.94, 0.9, facecolor=colours[shade(test)], linewidth=0)
             if strong:
                 cell.set(edgecolor=text, linewidth=1.6)
             axes.add_patch(cell)
-            weight = "bold" if strong else "normal"
-            axes.annotate(
-                cell_text(test, results, regime),
-                middle,
-                ha="center",
-                va="center",
-                fontsize=9.5,
-                color=text,
-                weight=weight,
-            )
+            write(cell_text(test, results, regime), middle, color=text, weight="bold" if strong else "normal")
     _legend(figure, look, whole)
     return figure
 

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from smdl.common.storage import read_json, write_bytes
-from smdl.experiments.comparison_plan import FolderError
-from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template, with_image
+from smdl.report.figures import Look, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file, with_image
 
 MAP = (
     "Two principal components of {sample:,} random rows (grey), of the rows with a label (one colour per class, if"
@@ -21,27 +19,23 @@ MAP = (
 
 def render_labelling(folder: Path) -> Path:
     """Write report.html into the folder of a project. Return the page."""
-    found = read_json(folder / "labelling.json")
-    if found is None:
-        raise FolderError(f"{folder / 'labelling.json'} is damaged: run smdl label {folder} again")
+    return render_file(folder / "labelling.json", f"smdl label {folder}", partial(_page, folder))
+
+
+def _page(folder: Path, found: dict[str, Any]) -> str:
+    forecast = found["forecast"]
     with np.load(folder / "map.npz", allow_pickle=False) as arrays:
         points = {name: arrays[name] for name in ("sample", "labelled", "classes", "asked")}
-    path = folder / "report.html"
-    write_bytes(path, _page(found, points).encode())
-    return path
-
-
-def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
-    forecast = found["forecast"]
-    return template("labelling.html.j2").render(
+    return fill(
+        "labelling.html.j2",
         title=found["title"],
         facts=_facts(found),
         advice=found["advice"],
         checks=found["checks"],
-        curve=_picture(_curve_panel(found)) if found["curve"] else None,
+        curve=picture(_curve_panel(found)) if found["curve"] else None,
         ahead=[_ahead(each) for each in forecast["ahead"]] if forecast else [],
         needed=needed_text(forecast["needed"]) if forecast else "",
-        map=_picture(_map_panel(points, found["variance_on_map"])),
+        map=picture(_map_panel(points, found["variance_on_map"])),
         asked=[(each["row"], _content(each)) for each in found["asked"]],
         classes=found["classes"],
         alike=[" = ".join(names) for names in found["alike"]],
@@ -56,7 +50,6 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
         rounds=found["rounds"],
         notes=found["notes"],
         provenance=list(found["settings"].items()),
-        missing="–",
     )
 
 
@@ -103,10 +96,9 @@ def _curve_panel(found: dict[str, Any]) -> Panel:
 
 
 def _curve(look: Look, found: dict[str, Any]) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
+    figure, axes = plot(230)
     sizes, values, low, high = (np.array(column) for column in zip(*found["curve"], strict=True))
-    colour = look.colours["labels"]
+    colour = look.theme.palette[0]
     bars = 100 * np.array([values - low, high - values])
     axes.errorbar(sizes, 100 * values, bars, color=colour, marker="o", markersize=3.6, elinewidth=0.8)
     ahead = found["forecast"]["ahead"] if found["forecast"] else []
@@ -124,8 +116,7 @@ def _map_panel(points: dict[str, np.ndarray], held: float) -> Panel:
 
 
 def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
-    figure = blank(PANEL, 320)
-    axes = figure.add_subplot()
+    figure, axes = plot(320)
     palette, classes = look.theme.palette, points["classes"]
     several = len(classes) and classes.max() < len(palette)
     colours = [palette[number] for number in classes] if several else palette[0]
@@ -134,7 +125,3 @@ def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
     axes.scatter(*points["asked"].T, s=26, c=look.theme.ink, marker="x", linewidths=1.1)
     axes.set_axis_off()
     return figure
-
-
-def _picture(panel: Panel) -> dict[str, Any]:
-    return picture(panel, Look(["labels"], "labels"))

@@ -13,7 +13,8 @@ from smdl.report import paper_tables, plots, usage_plots
 from smdl.report import summaries as tables
 from smdl.report.contents import FigureEntry, pictured
 from smdl.report.figures import DASHES, IN_THE_DARK, data_uri, look_of
-from smdl.report.panels import picture, template
+from smdl.report.panels import fill, picture
+from smdl.report.text_tables import tuned_rates
 from smdl.report.usage import KINDS, Usage, uneven
 
 #: Most verdicts that are not folded.
@@ -30,14 +31,15 @@ PROTOCOL_NOTES = {
 
 def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figures: list[FigureEntry]) -> str:
     """Return the report of an experiment or of a single run as HTML. `drawn` has only the arms that figures show."""
-    return template("page.html.j2").render(
+    return fill(
+        "page.html.j2",
         results=results,
         compared=bool(results.equal),
         lines=_lines(results),
         open_lines=LINES,
         basis=_basis(results) if results.equal else "",
         data=_data(results) if results.equal else "",
-        rates=tables.tuned_rates(results) if results.learning_rates else "",
+        rates=tuned_rates(results) if results.learning_rates else "",
         facts=[] if results.equal else _facts(results),
         tables={protocol: _tables(results, protocol) for protocol in results.ordered_protocols},
         matrix=tables.matrix(results, results.primary) if results.regimes else None,
@@ -54,7 +56,6 @@ def render_page(results: Results, drawn: Results, usage: dict[str, Usage], figur
         galleries=_galleries(drawn, pictured(drawn, usage)),
         environment_rows=_environment(results),
         configs=_configs(results),
-        missing=tables.MISSING,
     )
 
 

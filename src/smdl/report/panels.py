@@ -1,12 +1,19 @@
 """What all pages are made of: templates and pictures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from smdl.common.storage import read_json, write_bytes
+from smdl.experiments.comparison_plan import FolderError
 from smdl.report.figures import Draw, Look, data_uri, png, svg
+
+#: Of figures that compare no arms.
+ONE_COLOUR = Look([""], "")
 
 
 @dataclass(frozen=True)
@@ -21,8 +28,8 @@ class Panel:
     raster: bool = False  # a PNG: many points
 
 
-def template(name: str) -> Template:
-    """Return a template of this package."""
+def fill(name: str, **values: Any) -> str:
+    """Return a template of this package, filled in."""
     environment = Environment(
         loader=PackageLoader("smdl.report", ""),
         autoescape=True,
@@ -30,14 +37,22 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    return environment.get_template(name)
+    return environment.get_template(name).render(missing="–", **values)
 
 
-def picture(panel: Panel, look: Look) -> dict[str, Any]:
+def render_file(path: Path, command: str, page: Callable[[dict[str, Any]], str], name: str = "report.html") -> Path:
+    """Write a page beside the JSON file that holds its numbers. Return the page. `command` makes that file again."""
+    found = read_json(path)
+    if found is None:
+        raise FolderError(f"{path} is damaged or missing: run {command} again")
+    write_bytes(path.with_name(name), page(found).encode())
+    return path.with_name(name)
+
+
+def picture(panel: Panel, look: Look = ONE_COLOUR) -> dict[str, Any]:
     """Draw a panel."""
     draw, kind = (png, "image/png") if panel.raster else (svg, "image/svg+xml")
-    texts = {"alt": panel.alt, "caption": panel.caption, "title": panel.title, "notes": panel.notes}
-    return {"address": data_uri(draw(panel.draw, look), kind), **texts}
+    return {**vars(panel), "address": data_uri(draw(panel.draw, look), kind)}
 
 
 def with_image(address: str, text: str) -> str:

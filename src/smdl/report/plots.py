@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from smdl.experiments.records import Results
 from smdl.experiments.runs import Epoch, measured
 from smdl.experiments.statistics import estimate, half_widths
-from smdl.report.figures import PANEL, Look, add_legend, blank, label, tidy
+from smdl.report.figures import PANEL, Look, add_legend, blank, label, plot, tidy
 
 #: What is drawn over training: name in metrics.jsonl -> (title, factor).
 QUANTITIES = {
@@ -144,8 +144,7 @@ def costs(look: Look, results: Results, width: float = 2 * PANEL) -> Figure:
     """Draw the time per step of each arm by part, and its ratio to the baseline's at the end of the bar. The line
     across is the range of that ratio over the rounds of the calibration, the mark on it their median."""
     arms, calibration = results.arms, results.calibration
-    figure = blank(width, 70 + 34 * len(arms))
-    axes, starts = figure.add_subplot(), np.zeros(len(arms))
+    (figure, axes), starts = plot(70 + 34 * len(arms), width), np.zeros(len(arms))
     for part, colour in look.theme.parts.items():
         lengths = np.array([1000 * calibration[arm]["parts"].get(part, 0.0) for arm in arms])
         axes.barh(range(len(arms)), lengths, left=starts, height=0.56, color=colour, label=part)
@@ -172,8 +171,7 @@ def accuracy(look: Look, results: Results, protocol: str) -> Figure:
     """Draw the primary endpoint, final test accuracy or a metric of the user: a dot per seed, mean and 95 % interval of
     each arm, a line at the baseline's mean."""
     arms = results.arms
-    figure = blank(PANEL, 70 + (36 if len(arms) <= BANDED else 24) * len(arms))
-    axes = figure.add_subplot()
+    figure, axes = plot(70 + (36 if len(arms) <= BANDED else 24) * len(arms))
     for place, arm in enumerate(arms):
         runs = results.finished(arm, protocol)
         values = np.array(

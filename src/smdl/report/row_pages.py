@@ -3,22 +3,16 @@
 from importlib import import_module
 from pathlib import Path
 
-#: The files that pages are drawn from, and the modules that draw them.
-FILES = {
-    "selection.json": ("selection_page", "render_selection"),
-    "dedup.json": ("dedup_page", "render_dedup"),
-    "score.json": ("score_page", "render_score"),
-    "labelling.json": ("labelling_page", "render_labelling"),
-    "simulation.json": ("simulation_page", "render_simulation"),
-}
+#: A page is drawn from NAME.json, by render_NAME in NAME_page.py.
+NAMES = ("selection", "dedup", "score", "labelling", "simulation")
 
 
 def has_rows(folder: Path) -> bool:
     """Whether this is the folder of a command on rows."""
-    return any((folder / name).exists() for name in FILES)
+    return any((folder / f"{name}.json").exists() for name in NAMES)
 
 
 def render_rows(folder: Path) -> Path:
     """Write report.html into the folder of a command on rows. Return the page."""
-    module, function = next(FILES[name] for name in FILES if (folder / name).exists())
-    return getattr(import_module(f"smdl.report.{module}"), function)(folder)
+    name = next(name for name in NAMES if (folder / f"{name}.json").exists())
+    return getattr(import_module(f"smdl.report.{name}_page"), f"render_{name}")(folder)

@@ -6,9 +6,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smdl.common.storage import DamagedFileError, read_json, write_bytes
-from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template
+from smdl.report.figures import Look, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file
 from smdl.report.selection_page import place_text
 
 #: The extremes: name in score.json, title, what it means.
@@ -23,12 +22,7 @@ COLUMNS = ("density", "distance", "copies", "rank", "gain")
 
 def render_score(folder: Path) -> Path:
     """Write report.html into the folder of smdl score. Return the page."""
-    found = read_json(folder / "score.json")
-    if found is None:
-        raise DamagedFileError(f"{folder / 'score.json'} is damaged: run the same smdl score again")
-    path = folder / "report.html"
-    write_bytes(path, _page(found).encode())
-    return path
+    return render_file(folder / "score.json", "the same smdl score", _page)
 
 
 def _page(found: dict[str, Any]) -> str:
@@ -36,7 +30,8 @@ def _page(found: dict[str, Any]) -> str:
         Panel(partial(_curve, curve=curve, name=name), f"The {name} of the rows, sorted", f"The {name}, sorted.")
         for name, curve in found["curves"].items()
     ]
-    return template("score.html.j2").render(
+    return fill(
+        "score.html.j2",
         title=found["title"],
         facts=[
             ("rows", f"{found['rows']:,}"),
@@ -46,11 +41,10 @@ def _page(found: dict[str, Any]) -> str:
             ("recall of the search, on random rows", f"{found['recall']:.4f}"),
             ("seconds", f"{found['seconds']:,.1f}"),
         ],
-        curves=[picture(panel, Look(["score"], "score")) for panel in panels],
+        curves=[picture(panel) for panel in panels],
         extremes=[(key, title, note, [_row(row) for row in found["extremes"][key]]) for key, title, note in EXTREMES],
         columns=["row", *COLUMNS],
         provenance=[*found["settings"].items(), ("rows left out", found["left_out"])],
-        missing="–",
     )
 
 
@@ -60,8 +54,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _curve(look: Look, curve: dict[str, list[float]], name: str) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
-    axes.plot([100 * share for share in curve["share"]], curve["value"], color=look.colours["score"])
+    figure, axes = plot(230)
+    axes.plot([100 * share for share in curve["share"]], curve["value"], color=look.theme.palette[0])
     tidy(axes, name.capitalize(), "% of the rows")
     return figure

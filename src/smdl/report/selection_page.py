@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from smdl.common.storage import read_json, write_bytes
-from smdl.experiments.comparison_plan import FolderError
-from smdl.report.figures import PANEL, Look, blank, tidy
-from smdl.report.panels import Panel, picture, template, with_image
+from smdl.report.figures import Look, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file, with_image
 
 #: Shares of the value for which the page names the number of rows.
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -22,24 +20,20 @@ MAP = (
 
 def render_selection(folder: Path) -> Path:
     """Write report.html into the folder of a selection. Return the page."""
-    found = read_json(folder / "selection.json")
-    if found is None:
-        raise FolderError(f"{folder / 'selection.json'} is damaged: run the same smdl select again")
-    with np.load(folder / "map.npz", allow_pickle=False) as arrays:
-        points = {name: arrays[name] for name in ("sample", "chosen")}
-    path = folder / "report.html"
-    write_bytes(path, _page(found, points).encode())
-    return path
+    return render_file(folder / "selection.json", "the same smdl select", partial(_page, folder))
 
 
-def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
+def _page(folder: Path, found: dict[str, Any]) -> str:
     gains, distance = np.array(found["gains"]), found["distance"]
     groups = found["groups"]
-    return template("selection.html.j2").render(
+    with np.load(folder / "map.npz", allow_pickle=False) as arrays:
+        points = {name: arrays[name] for name in ("sample", "chosen")}
+    return fill(
+        "selection.html.j2",
         title=found["title"],
         facts=_facts(found, gains),
-        map=_picture(_map_panel(points, len(gains), found["variance_on_map"])),
-        gains=[_picture(panel) for panel in _gain_panels(gains)],
+        map=picture(_map_panel(points, len(gains), found["variance_on_map"])),
+        gains=[picture(panel) for panel in _gain_panels(gains)],
         paying=paying(gains),
         groups=_group_rows(groups, found["rows"], len(gains)) if groups else [],
         groups_note=_groups_note(groups) if groups else "",
@@ -62,7 +56,6 @@ def _page(found: dict[str, Any], points: dict[str, np.ndarray]) -> str:
             ("rows left out", found["left_out"]),
             *(("plan", line) for line in found["plan"]),
         ],
-        missing="–",
     )
 
 
@@ -125,8 +118,7 @@ def _map_panel(points: dict[str, np.ndarray], size: int, held: float) -> Panel:
 
 
 def _map(look: Look, points: dict[str, np.ndarray]) -> Figure:
-    figure = blank(PANEL, 320)
-    axes = figure.add_subplot()
+    figure, axes = plot(320)
     axes.scatter(*points["sample"].T, s=5, c=look.theme.baseline, alpha=0.45, linewidths=0)
     axes.scatter(*points["chosen"].T, s=11, c=look.theme.palette[1], alpha=0.85, linewidths=0)
     axes.set_axis_off()
@@ -143,10 +135,9 @@ def _gain_panels(gains: np.ndarray) -> list[Panel]:
 
 
 def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
+    figure, axes = plot(230)
     places = _places(len(gains))
-    axes.plot(places, gains[places - 1], color=look.colours["chosen"])
+    axes.plot(places, gains[places - 1], color=look.theme.palette[0])
     if len(gains) > 20:
         axes.set_xscale("log")
     if (gains > 0).all():
@@ -156,13 +147,12 @@ def _gain_curve(look: Look, gains: np.ndarray) -> Figure:
 
 
 def _value_curve(look: Look, gains: np.ndarray) -> Figure:
-    figure = blank(PANEL, 230)
-    axes = figure.add_subplot()
+    figure, axes = plot(230)
     places, value = np.concatenate([[0], _places(len(gains))]), np.concatenate([[0.0], np.cumsum(gains)])
-    axes.plot(places, value[places], color=look.colours["chosen"])
+    axes.plot(places, value[places], color=look.theme.palette[0])
     if (gains > 0).all():
         for share, count in zip(SHARES, _counts(gains), strict=True):
-            axes.plot(count, value[count], "o", markersize=4, color=look.colours["chosen"])
+            axes.plot(count, value[count], "o", markersize=4, color=look.theme.palette[0])
             text = f"{100 * share:g} %"
             axes.annotate(text, (count, value[count]), (4, -4), textcoords="offset points", va="top", fontsize=8)
     tidy(axes, "Value of the objective", "rows chosen")
@@ -203,7 +193,3 @@ def place_text(place: dict[str, Any]) -> str:
     if place.get("thumbnail"):
         return with_image(place["thumbnail"], place["text"])
     return f"{row}: {place['text']}" if "text" in place else row
-
-
-def _picture(panel: Panel) -> dict[str, Any]:
-    return picture(panel, Look(["chosen"], "chosen"))

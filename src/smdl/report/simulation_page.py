@@ -5,26 +5,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from smdl.common.storage import read_json, write_bytes
-from smdl.experiments.comparison_plan import FolderError
-from smdl.report.figures import PANEL, Look, add_legend, blank, tidy
-from smdl.report.panels import Panel, picture, template
+from smdl.report.figures import PANEL, Look, add_legend, plot, tidy
+from smdl.report.panels import Panel, fill, picture, render_file
 
 
 def render_simulation(folder: Path) -> Path:
     """Write report.html into the folder of a simulation. Return the page."""
-    found = read_json(folder / "simulation.json")
-    if found is None:
-        raise FolderError(f"{folder / 'simulation.json'} is damaged: run the same smdl label simulate again")
+    return render_file(folder / "simulation.json", "the same smdl label simulate", _page)
+
+
+def _page(found: dict[str, Any]) -> str:
     names = [row["method"] for row in found["methods"]]
     caption = (
         f"Mean accuracy of {found['seeds']} draws of the rows, by the number of labels. The bands are 95 % intervals of"
         " the mean. Every method but random begins with the rows of facility location."
     )
     panel = Panel(partial(simulation_curves, found=found), caption, caption)
-    page = template("simulation.html.j2").render(
+    return fill(
+        "simulation.html.j2",
         title=found["title"],
         facts=[("rows", f"{found['rows']:,}"), ("classes", found["classes"]), ("labels per round", found["size"])],
         answer=found["answer"],
@@ -32,11 +34,7 @@ def render_simulation(folder: Path) -> Path:
         methods=simulation_rows(found),
         target=f"{found['target']:.1f}",
         last=found["labels"][-1],
-        missing="–",
     )
-    path = folder / "report.html"
-    write_bytes(path, page.encode())
-    return path
 
 
 def simulation_rows(found: dict[str, Any]) -> list[tuple[str | None, ...]]:
@@ -55,14 +53,16 @@ def simulation_rows(found: dict[str, Any]) -> list[tuple[str | None, ...]]:
 
 def simulation_curves(look: Look, found: dict[str, Any]) -> Figure:
     """Draw the accuracy of each method by the number of labels."""
-    figure = blank(1.4 * PANEL, 300)
-    axes = figure.add_subplot()
-    lines = []
-    for row in found["methods"]:
-        values, half = np.array(row["accuracy"]), np.array([each or 0.0 for each in row["half"]])
-        lines += axes.plot(found["labels"], values, **look.line(row["method"]))
-        colour = look.colours[row["method"]]
-        axes.fill_between(found["labels"], values - half, values + half, color=colour, alpha=0.12, linewidth=0)
+    figure, axes = plot(300, 1.4 * PANEL)
+    lines = [curve_with_band(axes, look, found["labels"], row) for row in found["methods"]]
     tidy(axes, "Accuracy on rows that nobody labelled, %", "labels")
     add_legend(figure, [row["method"] for row in found["methods"]], lines, columns=4)
     return figure
+
+
+def curve_with_band(axes: Axes, look: Look, labels: list[int], row: dict[str, Any], **more: Any) -> Line2D:
+    """Draw the accuracy of a method and the interval of its mean. Return the line."""
+    values, half, name = np.array(row["accuracy"]), np.array([each or 0.0 for each in row["half"]]), row["method"]
+    (line,) = axes.plot(labels, values, **look.line(name), **more)
+    axes.fill_between(labels, values - half, values + half, color=look.colours[name], alpha=0.12, linewidth=0)
+    return line

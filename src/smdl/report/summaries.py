@@ -1,14 +1,10 @@
-"""The numbers of an experiment as tables: for the page, for the terminal and for Markdown."""
+"""The numbers of an experiment as tables: what a cell holds and how it is written, and the tables of the page."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from smdl.experiments.oracle_gains import gains_nothing, sentences
+from smdl.experiments.oracle_gains import gains_nothing
 from smdl.experiments.records import Comparison, Results, Row
 from smdl.experiments.regimes import arm_name
 from smdl.experiments.statistics import Difference, Estimate
@@ -65,27 +61,6 @@ COST: tuple[Column, ...] = (
     ("overhead per step, relative to the baseline’s step", "in total", "overhead.total", "+.1%"),
     ("per step", "extra forwards", "forwards_per_step", ",.1f"),
 )
-#: Columns of a table in Markdown: heading -> (field of the row, format).
-MARKDOWN = {
-    "final accuracy, %": ("final_accuracy", ".2f"),
-    "difference": ("difference", "+.2f"),
-    "p (Holm)": ("p_holm", ""),
-    "mean accuracy, %": ("mean_accuracy", ".2f"),
-    "all classes alike, %": ("metrics.balanced_accuracy", ".2f"),
-    "rare groups, %": ("metrics.rare_accuracy", ".2f"),
-    "difference of the rare groups": ("secondary.rare_accuracy", "+.2f"),
-    "worst group, %": ("metrics.worst_accuracy", ".2f"),
-    "difference of the worst group": ("secondary.worst_accuracy", "+.2f"),
-    "final loss": ("final_loss", ".3f"),
-    "mean loss": ("mean_loss", ".3f"),
-    "train accuracy, %": ("final_train_accuracy", ".2f"),
-    "class balance": ("class_balance", ".3f"),
-    "steps": ("steps", ",d"),
-    "time per step": ("overhead.total", ""),
-    "logged time": ("by_the_log", ".2f"),
-}
-#: Those of them that a comparison of a metric of the user has too.
-_ALWAYS = ("steps", "time per step", "logged time")
 MISSING = "–"
 #: Verdicts as the matrix shows them.
 VERDICTS = {
@@ -178,7 +153,7 @@ def page_table(results: Results, protocol: str, columns: tuple[Column, ...]) -> 
     groups: dict[str, int] = {}
     for group, *_ in columns:
         groups[group] = groups.get(group, 0) + 1
-    body = [(row.arm, [_cell(row, test, key, form, results) for *_, key, form in columns]) for row, test in rows]
+    body = [(row.arm, [cell_of(row, test, key, form, results) for *_, key, form in columns]) for row, test in rows]
     return PageTable(list(groups.items()), [heading for _, heading, *_ in columns], body)
 
 
@@ -230,30 +205,20 @@ def _value(row: Row, test: Comparison | None, key: str, results: Results) -> Any
     return value
 
 
-def _rival(test: Comparison | None, results: Results) -> str:
-    """Name the arm's baseline, where not all arms have the same."""
-    return f" (vs {test.against if test else None})" if results.against else ""
-
-
-def _cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> Cell:
+def cell_of(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> Cell:
     value = _value(row, test, key, results)
     if key in ("p_holm", "test.p", "test.welch.p") or key.startswith("secondary_p."):
         return Cell([number(key, value, p_value(value))])
     if not isinstance(value, Estimate | Difference):
         return Cell([number(key, value, value if isinstance(value, str) else shown(value, form))])
-    kind = _significance(test) if key == "difference" else ""
-    numbers = [number(f"{key}.mean", value.mean, shown(value.mean, form), kind)]
+    coloured = key == "difference" and test is not None and test.verdict in ("better", "worse")
+    numbers = [number(f"{key}.mean", value.mean, shown(value.mean, form), test.verdict if test and coloured else "")]
     if value.half is not None:
         numbers.append(number(f"{key}.half", value.half, f"± {shown(value.half, _half_form(form))}", "half"))
     if key == "difference":
-        return Cell(numbers, _rival(test, results))
+        return Cell(numbers, f" (vs {test and test.against})" if results.against else "")
     missing = key in ("final_accuracy", f"metrics.{results.metric}") and row.seeds != results.seeds
     return Cell(numbers, f" n = {row.seeds}" if missing else "")
-
-
-def _significance(test: Comparison | None) -> str:
-    """Return the class of a difference: coloured only where the test is significant."""
-    return test.verdict if test is not None and test.verdict in ("better", "worse") else ""
 
 
 def mark(test: Comparison) -> str:
@@ -285,110 +250,3 @@ def matrix(results: Results, protocol: str) -> tuple[list[str], list[list[str]]]
 
     rows = [[method, *(cell(method, regime) for regime in results.regimes)] for method in results.methods]
     return [f"equal {results.equal[protocol]}", *results.regimes], rows
-
-
-def oracle_lines(results: Results, protocol: str) -> list[str]:
-    """Return what perfect knowledge gains in each regime, as a list in Markdown; nothing where there is no oracle."""
-    found = sentences([gain for gain in results.gains if gain.protocol == protocol])
-    return ["", *(f"- {line}" for line in found), "", ORACLE_NOTE] if found else []
-
-
-def matrix_table(results: Results) -> Table:
-    """Make the matrix of the primary endpoint for a terminal of 80 columns: cells have two lines."""
-    headings, rows = matrix(results, results.primary)
-    table = Table(show_edge=False, box=None, padding=(0, 1, 0, 0))
-    table.add_column(headings[0].replace(" ", "\n"), max_width=15, overflow="fold")
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right", vertical="top")
-    for row in rows:
-        table.add_row(*(Text(_two_lines(cell)) for cell in row))
-    return table
-
-
-def _two_lines(cell: str) -> str:
-    """Move the interval of a cell to a second line: '+1.2 ± 0.4 ▲' -> '+1.2 ▲' and '± 0.4'."""
-    mean, interval, rest = cell.partition(" ± ")
-    half, _, mark = rest.partition(" ")
-    return f"{mean} {mark}\n± {half} {' ' * len(mark)}" if interval else cell.replace(" (", "\n(")
-
-
-def as_text(table: Table) -> str:
-    """Return a table as plain text of 80 columns."""
-    console = Console(width=80, no_color=True)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
-def tuned_rates(results: Results) -> str:
-    """Say which learning rate each arm got, and how."""
-    found = ", ".join(f"{arm} {tuned['rate']:g}" for arm, tuned in results.learning_rates.items())
-    return (
-        "Learning rates, the best of ½, 1 and 2 × the config’s on a validation split, one run per rate for each arm:"
-        f" {found}."
-    )
-
-
-def summary_table(results: Results) -> Table:
-    """Make a table for a terminal of 80 columns: accuracy, difference to the baseline and cost of each arm."""
-    protocols = results.ordered_protocols
-    table = Table(show_edge=False, box=None, padding=(0, 2, 0, 0))
-    rival = "its own" if results.against else _short(results.baseline)
-    table.add_column("arm", max_width=14, overflow="fold")
-    against = [f"vs {rival}\nequal {results.equal[protocol]}" for protocol in protocols]
-    measure = f"{_short(results.metric, 14) or 'test acc., %'}\nequal {results.equal[results.primary]}"
-    for heading in (measure, *against, "time\n/ step", *([] if results.metric else ["steps to\nbaseline"])):
-        table.add_column(heading, justify="right", no_wrap=True)
-    found = {protocol: {row.arm: (row, test) for row, test in rows_of(results, protocol)} for protocol in protocols}
-    for arm in results.arms:
-        row = found[results.primary][arm][0]
-        cells = [
-            estimate_text(results.estimate(row), ".4g" if results.metric else ".2f"),
-            *(_against(found[protocol][arm][1]) for protocol in protocols),
-            MISSING if row.overhead is None else f"{1 + row.overhead.total:.2f} ×",
-        ]
-        if row.reached_baseline is not None:
-            cells.append(f"{shown(row.steps_to_baseline, ',d')}\n({row.reached_baseline})")
-        style = "dim" if arm == results.baseline else ""
-        table.add_row(Text(arm), *(Text(cell) for cell in cells), style=style)  # Text: a name is not markup
-    return table
-
-
-def _short(name: str, most: int = 10) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _against(test: Comparison | None) -> str:
-    """Format a difference and, on a second line, Holm's p."""
-    if test is None:
-        return "baseline"
-    p = p_value(test.p_holm)
-    difference = estimate_text(Difference(test.difference, test.half, test.p), "+.3g" if test.metric else "+.2f")
-    return difference + (f"\np {p}" if p != MISSING else "")
-
-
-def markdown(results: Results) -> str:
-    """Format the verdict and a table per protocol as Markdown. A column without any value is left out."""
-    lines = [f"**{results.verdict}**"]
-    for protocol in results.protocols if results.regimes else ():
-        headings, cells = matrix(results, protocol)
-        table = [headings, ["---"] * len(headings), *cells]
-        lines += ["", *(f"| {' | '.join(row)} |" for row in table), *oracle_lines(results, protocol)]
-    for protocol in results.protocols:
-        rows = rows_of(results, protocol)
-        own = {name: (key, form) for _, name, key, form in learned(results)} if results.metric else {}
-        kinds = {**own, **{name: what for name, what in MARKDOWN.items() if not own or name in _ALWAYS}}
-        columns = {name: [_markdown_cell(*row, *what, results) for row in rows] for name, what in kinds.items()}
-        columns = {name: cells for name, cells in columns.items() if set(cells) != {MISSING}}
-        lines += ["", f"| equal {results.equal[protocol]} | {' | '.join(columns)} |"]
-        lines += ["|" + " --- |" * (1 + len(columns))]
-        for place, (row, _) in enumerate(rows):
-            lines.append(f"| {' | '.join([row.arm, *(cells[place] for cells in columns.values())])} |")
-    return "\n".join(lines)
-
-
-def _markdown_cell(row: Row, test: Comparison | None, key: str, form: str, results: Results) -> str:
-    if key == "overhead.total" and row.overhead is not None:
-        return f"{1 + row.overhead.total:.2f} ×"
-    cell = _cell(row, test, key, form, results)
-    return " ".join(number.text for number in cell.numbers) + cell.note

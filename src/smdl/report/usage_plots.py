@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from smdl.report.figures import PANEL, Look, blank, label, tidy
+from smdl.report.figures import PANEL, Look, blank, label, plot, tidy
 from smdl.report.usage import KINDS, Snapshot, Usage
 
 #: Colours of classes on a map. With more classes, all points have the arm's colour.
@@ -53,8 +53,7 @@ def feature_map(
     was used; a ring was never used. Colours are classes where there are few. `frame` holds the lowest and highest
     coordinates to show."""
     points, labels, counts = snapshot.points, snapshot.labels, snapshot.counts
-    figure = blank(PANEL, 320)
-    axes = figure.add_subplot()
+    figure, axes = plot(320)
     few = labels.size > 0 and labels.min() >= 0 and labels.max() < len(CLASSES)
     colours = np.array([CLASSES[place] for place in labels] if few else [look.colours[arm]] * len(labels))
     often, skipped = counts / max(1, counts.max(initial=0)), counts == 0
@@ -87,8 +86,7 @@ def gallery(_: Look, arm: str, usage: Usage, snapshot: Snapshot) -> Figure:
     """Draw the most used samples above the least used, each with its class and count."""
     shown = {kind: captioned(usage, snapshot, kind) for kind in KINDS}
     rows = sum(-(-len(samples) // ROW) for samples in shown.values())
-    figure = blank(2 * PANEL, 36 + 84 * rows)
-    axes, row = figure.add_subplot(), 0
+    (figure, axes), row = plot(36 + 84 * rows, 2 * PANEL), 0
     for samples in shown.values():
         for place, (pixels, name, count) in enumerate(samples):
             x, y = place % ROW, 1.35 * (row + place // ROW)

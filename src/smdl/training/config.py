@@ -64,8 +64,6 @@ class DataConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(choice(f"data.{name}", value, "a whole number ≥ 1"))
-        if not 0 <= self.validation < 1:
-            raise ValueError(choice("data.validation", self.validation, "in [0, 1)"))
         if not 0 <= self.label_noise <= 1:
             raise ValueError(choice("data.label_noise", self.label_noise, "in [0, 1]"))
         for name in ("imbalance", "hidden_imbalance"):
@@ -77,9 +75,8 @@ class DataConfig:
                 "data.imbalance and data.hidden_imbalance cannot be combined: the second makes classes of equal sizes,"
                 f" got {self.imbalance:g} and {self.hidden_imbalance:g}"
             )
-        for name in ("duplicates", "zipf_duplicates", "dominoes"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(choice(f"data.{name}", getattr(self, name), "in [0, 1)"))
+        for name in ("validation", "duplicates", "zipf_duplicates", "dominoes"):
+            _check_part(f"data.{name}", getattr(self, name))
         if self.duplicates and self.zipf_duplicates:
             raise ValueError("data.duplicates and data.zipf_duplicates cannot be combined: set one of them to 0")
         if self.human_labels is not None:
@@ -120,8 +117,7 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         one_of("optimizer.name", self.name, OPTIMIZERS)
         positive("optimizer.lr", self.lr)
-        if not 0 <= self.momentum < 1:
-            raise ValueError(choice("optimizer.momentum", self.momentum, "in [0, 1)"))
+        _check_part("optimizer.momentum", self.momentum)
         number("optimizer.weight_decay", self.weight_decay, "a number ≥ 0", low=0.0)
 
 
@@ -140,8 +136,7 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         one_of("schedule.name", self.name, SCHEDULES)
-        if not 0 <= self.warmup < 1:
-            raise ValueError(choice("schedule.warmup", self.warmup, "in [0, 1)"))
+        _check_part("schedule.warmup", self.warmup)
         if not all(0 < milestone < 1 for milestone in self.milestones):
             raise ValueError(choice("schedule.milestones", self.milestones, "fractions of the run in (0, 1)"))
         positive("schedule.gamma", self.gamma)
@@ -208,6 +203,11 @@ class TrainConfig:
             one_of("refit", self.refit, BALANCES)
         if not 0 < self.reference_fraction <= 1:
             raise ValueError(choice("reference_fraction", self.reference_fraction, "in (0, 1]"))
+
+
+def _check_part(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(choice(name, value, "in [0, 1)"))
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Loss and error over a dataset, without augmentation."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,13 +12,36 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Dataset, Subset
 
 from smdl.scoring.batches import move
+from smdl.scoring.losses import check_logits, check_targets
 from smdl.scoring.model_access import device_of, eval_mode
 from smdl.scoring.reading import Reader, in_order
 from smdl.training.build import collate_of, without_augmentation
+from smdl.training.datasets.load import Splits
 
 
-def loss_and_errors(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float, np.ndarray]:
-    """Return (mean loss, which samples are classified wrongly) of a dataset."""
+def check_forward(model: nn.Module, loss: nn.Module, name: str, splits: Splits) -> None:
+    """Forward one small batch: a run that cannot work fails before its first step, with the reason."""
+    count, device = min(4, len(splits.train)), device_of(model)  # type: ignore[arg-type]
+    inputs, targets = next(batches_of(splits.train, count))[:2]
+    with eval_mode(model):
+        logits = check_logits(model(inputs.to(device)))
+        check_targets(targets, logits.shape[1])
+        if logits.shape[1] != len(splits.classes):
+            raise ValueError(f"the model has {logits.shape[1]} outputs, the data {len(splits.classes)} classes")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # shapes that torch broadcasts with a warning are wrong here
+                found = loss(logits, targets.to(device))
+        except (RuntimeError, ValueError, TypeError, UserWarning) as error:
+            raise ValueError(f"loss {name} cannot work on logits and class numbers: {error}") from error
+    if found.ndim != 0:
+        raise ValueError(f"loss {name} must return one number per batch, got shape {tuple(found.shape)}")
+
+
+def loss_and_errors(model: nn.Module, loss: nn.Module, dataset: Dataset) -> tuple[float | None, np.ndarray]:
+    """Return (mean loss, which samples are classified wrongly) of a dataset; no loss where it is empty."""
+    if not len(dataset):  # type: ignore[arg-type]
+        return None, np.zeros(0, bool)
     total, wrong = 0.0, list[Tensor]()
     device = device_of(model)
     with eval_mode(model):

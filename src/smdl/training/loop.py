@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -21,8 +20,6 @@ from smdl.loading.candidates.observed import Observed
 from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 from smdl.scoring.batches import move
-from smdl.scoring.losses import check_logits, check_targets
-from smdl.scoring.model_access import eval_mode
 from smdl.scoring.reading import WORKER_KILLED, worker_was_killed
 from smdl.scoring.scorer import NotFiniteError
 from smdl.scoring.training_step import descend
@@ -31,14 +28,14 @@ from smdl.training import checkpoint
 from smdl.training.build import make_loader, make_loss, make_optimizer
 from smdl.training.config import TrainConfig, from_dict, to_dict
 from smdl.training.datasets.load import Splits, load
-from smdl.training.evaluation import batches_of, fixed_subset, loss_and_errors, uniform_statistics
+from smdl.training.evaluation import batches_of, check_forward, fixed_subset, loss_and_errors, uniform_statistics
 from smdl.training.generators import seeded_generators
 from smdl.training.meters import Meters, gradient_norm
 from smdl.training.models import make_model
+from smdl.training.run_files import write_config, write_counts, write_results
 from smdl.training.schedule import rate
 from smdl.training.state import restore, state_of
 from smdl.training.trackers import Tracker, check_tracker, make_tracker
-from smdl.training.usage_snapshot import write_usage_snapshot
 
 #: Training samples from which `recalibrate_batchnorm` takes the statistics, and how many are forwarded at a time.
 BATCHNORM_SAMPLES, BATCHNORM_BATCH = 2000, 250
@@ -110,19 +107,16 @@ class TrainingRun:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = make_loss(config)
         self.optimizer = make_optimizer(config.optimizer, self.model.parameters())
-        self._check_forward()
+        check_forward(self.model, self.loss, config.loss, self.splits)
         self.loader: DataLoader = make_loader(
             config, self.splits, self.model, lambda done, total: self.display.step("reference model", done, total)
         )
         self.display.phase("compiling kernels")
         self.loader.warm_up()
         self.epochs = config.epochs if config.steps is None else math.ceil(config.steps / len(self.loader))
-        self.sets = {
-            "train": fixed_subset(self.splits.train, config.train_evaluation, config.data.seed),
-            "test": self.splits.test,
-        }
-        if self.splits.validation is not None:
-            self.sets["validation"] = self.splits.validation
+        shown = fixed_subset(self.splits.train, config.train_evaluation, config.data.seed)
+        sets = {"train": shown, "test": self.splits.test, "validation": self.splits.validation}
+        self.sets = {name: dataset for name, dataset in sets.items() if dataset is not None}
         self.epoch = self.step = 0
         self.meters, self.records = Meters(), list[dict[str, Any]]()
         self.counts = torch.zeros(len(self.splits.train), dtype=torch.int32)  # type: ignore[arg-type]
@@ -130,7 +124,7 @@ class TrainingRun:
 
     def begin(self, folder: Path) -> dict[str, Any]:
         """Write the config and train."""
-        storage.write_bytes(folder / "config.yaml", yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        write_config(folder, to_dict(self.config))
         return self.train(folder)
 
     def train(self, folder: Path) -> dict[str, Any]:
@@ -151,7 +145,7 @@ class TrainingRun:
                     record = self._one_epoch()
                     storage.append_line(metrics, record)
                     self._show(record, tracker)
-                    self._write_counts()
+                    write_counts(folder, self.counts.numpy())
                     self._save()
             except NotFiniteError as error:
                 raise DivergedError(self._divergence_message(str(error).partition(":")[0])) from error
@@ -162,7 +156,7 @@ class TrainingRun:
             finally:
                 self.display.close()
                 tracker.close()
-            return self._finish()
+            return write_results(self)
 
     def _show(self, record: dict[str, Any], tracker: Tracker) -> None:
         self.display.epoch(record, self.epochs)
@@ -177,13 +171,14 @@ class TrainingRun:
                 self._save()
                 raise Interrupted(self.stopped_by, f"smdl train --resume {self.folder}")
         if self.config.refit is not None and self.epoch + 1 == self.epochs:
-            self._refit()
-        started = clock.now()
-        measured = self.evaluate()
+            self.display.phase("refitting the last layer")
+            with self._timed("refit"):
+                self.refit()
+        with self._timed("evaluation"):
+            measured = self.evaluate()
         for name, value in measured.items():
             if value is not None and not math.isfinite(value):
                 raise DivergedError(self._divergence_message(f"{name} is {value}"))
-        self.meters.seconds["evaluation"] += clock.now() - started
         record = {
             "epoch": self.epoch,
             "steps": self.step,
@@ -195,19 +190,19 @@ class TrainingRun:
         self.epoch, self.meters = self.epoch + 1, Meters()
         return record
 
-    def _refit(self) -> None:
-        """Fit the last layer again; its seconds count."""
-        self.display.phase("refitting the last layer")
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Count the seconds of the block as those of a phase."""
         started = clock.now()
-        self.refit()
-        self.meters.seconds["refit"] += clock.now() - started
+        yield
+        self.meters.seconds[phase] += clock.now() - started
 
     def refit(self, copy: bool = False) -> None:
         """Fit the last layer again as the config says. With `copy` only to time it: of a few steps not every class is
         known, so all samples count alike."""
         assert self.config.refit is not None
         kept = isinstance(self.loader.candidates, Observed)
-        with self._evaluated_model():
+        with self.evaluated_model():
             data = self.loader if kept else batches_of(self.splits.train, REFIT_BATCH)
             refit_head(self.model, data, "none" if copy else cast(Balance, self.config.refit), copy=copy)
 
@@ -277,43 +272,20 @@ class TrainingRun:
         """Return loss and error on the test set and by its groups, on a sample of the training set, and on the
         validation set."""
         found: dict[str, float | None] = {}
-        with self._evaluated_model():
+        with self.evaluated_model():
             for name, dataset in self.sets.items():
-                if not len(dataset):  # type: ignore[arg-type]
-                    found |= {f"{name}_loss": None, f"{name}_error": None}
-                    continue
                 loss, wrong = loss_and_errors(self.model, self.loss, dataset)
-                found |= {f"{name}_loss": loss, f"{name}_error": float(wrong.mean())}
+                found |= {f"{name}_loss": loss, f"{name}_error": float(wrong.mean()) if len(wrong) else None}
                 if name == "test":
                     found |= self.splits.groups.errors(wrong)
         return found
 
-    def _evaluated_model(self) -> AbstractContextManager[None]:
+    def evaluated_model(self) -> AbstractContextManager[None]:
         """Give the model the BatchNorm statistics that it is evaluated with, within a block."""
         if not self.config.recalibrate_batchnorm:
             return nullcontext()
         samples = fixed_subset(self.splits.train, BATCHNORM_SAMPLES, self.config.data.seed)
         return uniform_statistics(self.model, batches_of(samples, BATCHNORM_BATCH))
-
-    def _check_forward(self) -> None:
-        """Forward one small batch: a run that cannot work fails before its first step, with the reason."""
-        count = min(4, len(self.splits.train))  # type: ignore[arg-type]
-        inputs, targets = next(batches_of(self.splits.train, count))[:2]
-        with eval_mode(self.model):
-            logits = check_logits(self.model(inputs.to(self.device)))
-            check_targets(targets, logits.shape[1])
-            if logits.shape[1] != len(self.splits.classes):
-                raise ValueError(
-                    f"the model has {logits.shape[1]} outputs, the data {len(self.splits.classes)} classes"
-                )
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")  # shapes that torch broadcasts with a warning are wrong here
-                    loss = self.loss(logits, targets.to(self.device))
-            except (RuntimeError, ValueError, TypeError, UserWarning) as error:
-                raise ValueError(f"loss {self.config.loss} cannot work on logits and class numbers: {error}") from error
-        if loss.ndim != 0:
-            raise ValueError(f"loss {self.config.loss} must return one number per batch, got shape {tuple(loss.shape)}")
 
     def _divergence_message(self, cause: str) -> str:
         lr = self.optimizer.param_groups[0]["lr"]
@@ -331,34 +303,6 @@ class TrainingRun:
     def _save(self) -> None:
         assert self.checkpoint is not None
         checkpoint.save(self.checkpoint, state_of(self))
-
-    def _write_counts(self) -> None:
-        with storage.replacing(self.folder / "counts.npy") as file:
-            np.save(file, self.counts.numpy(), allow_pickle=False)
-
-    def _finish(self) -> dict[str, Any]:
-        from safetensors.torch import save
-
-        with self._evaluated_model():
-            weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-            storage.write_bytes(self.folder / "model.safetensors", save(weights))
-        write_usage_snapshot(self.folder / "usage_snapshot.npz", self.splits.train, self.model, self.counts.numpy())
-        records, parts = self.records, self.records[-1]["seconds"]
-        summary = {
-            "final": {name: value for name, value in records[-1].items() if "loss" in name or "error" in name},
-            "mean_test_error": float(np.mean([record["test_error"] for record in records])),
-            "epochs": len(records),
-            "steps": self.step,
-            "seconds": {name: sum(record["seconds"][name] for record in records) for name in parts},
-            "forwards": sum(record["forwards"] for record in records),
-            "samples": sum(record["samples"] for record in records),
-            "classes": self.splits.classes,
-            "environment": self.environment,
-            "folder": str(self.folder),
-            "metrics_sha256": storage.digest(self.folder / "metrics.jsonl"),
-        }
-        storage.write_json(self.folder / "summary.json", summary, checksum=True)
-        return summary
 
 
 @contextmanager

@@ -29,19 +29,17 @@ def folder(root: Path, resolution: int | None = None, seed: int = 0) -> DataSour
     classes = [path.name for path in _folders(base)]
     files, labels = _list_images(base, classes)
     if base == root:
-        part = _read(files, labels, resolution)
-        rows = stratified_split(labels, 0.2, generator(seed, "folder"))
-        train, test = (ArrayPart(part.images[indices], part.labels[indices]) for indices in rows)
-        return DataSource(train, test, classes)
-    other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
-    if other is None:
-        raise DataError(f"{LAYOUT}; {root} has train, but neither test nor val")
-    more_files, more_labels = _list_images(other, classes)
-    both = _read(files + more_files, np.concatenate([labels, more_labels]), resolution)
-    cut = len(files)
-    return DataSource(
-        ArrayPart(both.images[:cut], both.labels[:cut]), ArrayPart(both.images[cut:], both.labels[cut:]), classes
-    )
+        parts = stratified_split(labels, 0.2, generator(seed, "folder"))
+    else:
+        other = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
+        if other is None:
+            raise DataError(f"{LAYOUT}; {root} has train, but neither test nor val")
+        parts = slice(len(files)), slice(len(files), None)
+        more_files, more_labels = _list_images(other, classes)
+        files, labels = files + more_files, np.concatenate([labels, more_labels])
+    images, targets = _read(files, labels, resolution)
+    train, test = (ArrayPart(images[rows], targets[rows]) for rows in parts)
+    return DataSource(train, test, classes)
 
 
 def _folders(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 Every purpose has its own random stream, so label noise does not change which samples are in the subset.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,27 +35,25 @@ class Subsets(NamedTuple):
 
 def make_subsets(labels: np.ndarray, classes: int, config: DataConfig) -> Subsets:
     """Return the training and the validation samples of a training set with these labels."""
-    train, validation = np.arange(len(labels)), None
+    train, validation, rng = np.arange(len(labels)), None, partial(generator, config.seed)
     if config.train_size is not None:
-        train = stratified_subset(labels, config.train_size, generator(config.seed, "train subset"), "data.train_size")
+        train = stratified_subset(labels, config.train_size, rng("train subset"), "data.train_size")
     if config.validation:
-        rest, held = stratified_split(labels[train], config.validation, generator(config.seed, "validation"))
+        rest, held = stratified_split(labels[train], config.validation, rng("validation"))
         train, validation = train[rest], train[held]
     if config.imbalance > 1:
-        train = train[imbalanced_subset(labels[train], config.imbalance, classes, generator(config.seed, "imbalance"))]
+        train = train[imbalanced_subset(labels[train], config.imbalance, classes, rng("imbalance"))]
     if config.hidden_imbalance > 1:
-        rng = generator(config.seed, "hidden imbalance")
-        train = train[hidden_tail(labels[train], config.hidden_imbalance, classes, rng)]
+        train = train[hidden_tail(labels[train], config.hidden_imbalance, classes, rng("hidden imbalance"))]
     if config.zipf_duplicates:
-        rng = generator(config.seed, "zipf")
-        rows, copies = with_duplicates(labels[train], config.zipf_duplicates, rng, "zipf_duplicates")
+        rows, copies = with_duplicates(labels[train], config.zipf_duplicates, rng("zipf"), "zipf_duplicates")
     else:
-        rows, copies = with_duplicates(labels[train], config.duplicates, generator(config.seed, "duplicates"))
+        rows, copies = with_duplicates(labels[train], config.duplicates, rng("duplicates"))
     train = train[rows]
     targets = labels[train]
     if config.hidden_imbalance > 1:
         targets, classes = merged(targets), (classes + 1) // 2
-    targets = noisy_labels(targets, config.label_noise, classes, generator(config.seed, "label noise"))
+    targets = noisy_labels(targets, config.label_noise, classes, rng("label noise"))
     return Subsets(train, targets, copies, validation)
 
 
