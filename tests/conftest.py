@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 compile_notice.PATIENCE = 1e6
 if "PYTEST_XDIST_WORKER" in os.environ:
     one_compiler.share_compiled_loops()
-# Every run asks git for the commit and reads the versions of all packages: much of the time of a short run.
+# Every run asks git for the commit and reads the versions of all packages: a quarter of the time of a short run.
 environment.commit, environment.installed = cache(environment.commit), cache(environment.installed)
 
 EXAMPLES = 60
