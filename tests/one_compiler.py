@@ -3,7 +3,10 @@
 Without this, two workers that reach the same loop at the same time both compile it, which takes seconds.
 """
 
+import atexit
 import hashlib
+import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from smdl.engine import jit
 
 #: A worker that waited for this many seconds compiles the loop itself: the other one may have failed to compile it.
 PATIENCE = 60
+#: The workers of one run of pytest have one folder for their locks.
+LOCKS = Path(tempfile.gettempdir()) / f"smdl-tests-{os.environ.get('PYTEST_XDIST_TESTRUNUID')}"
 _held: dict[Path, FileLock] = {}
 
 
@@ -21,7 +26,7 @@ def _place(cache: Any, sig: Any) -> Path:
     """Return the file that is locked while a loop is compiled for a signature."""
     function = cache._py_func
     key = f"{cache._cache_path} {function.__module__}.{function.__qualname__} {sig}"
-    return Path(tempfile.gettempdir()) / f"smdl-tests-{hashlib.sha256(key.encode()).hexdigest()[:24]}.lock"
+    return LOCKS / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lock"
 
 
 class OneCompiler(jit._Cache):
@@ -35,7 +40,7 @@ class OneCompiler(jit._Cache):
         lock = FileLock(place)
         try:
             lock.acquire(timeout=PATIENCE)
-        except Timeout:
+        except (OSError, Timeout):
             return super().load_overload(sig, target_context)
         found = super().load_overload(sig, target_context)
         if found is None:
@@ -54,4 +59,6 @@ class OneCompiler(jit._Cache):
 
 def share_compiled_loops() -> None:
     """Lock what is compiled from now on."""
+    LOCKS.mkdir(exist_ok=True)
+    atexit.register(shutil.rmtree, LOCKS, ignore_errors=True)
     jit._Cache = OneCompiler
