@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 
 import smdl
+from smdl.common import environment
 from smdl.engine import compile_notice
+from tests import one_compiler
 
 torch.set_num_threads(1)  # pytest-xdist has one worker per core
 # A shell starts what runs in the background with Ctrl-C ignored, and programs that the tests start would inherit that.
@@ -21,6 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # The first test that needs a loop compiles it: on a busy machine that line would stand among the messages of any test.
 compile_notice.PATIENCE = 1e6
+if "PYTEST_XDIST_WORKER" in os.environ:
+    one_compiler.share_compiled_loops()
+# Every run asks git for the commit and reads the versions of all packages: a quarter of the time of a short run.
+environment.commit, environment.installed = cache(environment.commit), cache(environment.installed)
 
 EXAMPLES = 60
 #: A fixed choice of examples, the same in every run. `make fuzz` draws others, and more of them.

@@ -302,12 +302,12 @@ def test_a_run_stopped_by_sigterm_exits_143_and_says_how_to_resume():
         "class Stop(progress.Lines):\n"
         "    def step(self, *a): signal.raise_signal(signal.SIGTERM)\n"
         "progress.display = lambda quiet: Stop()\n"
-        f"sys.exit(commands.main(['train', *{TINY!r}]))"
+        f"sys.exit(commands.main(['train', *{TINY!r}, '--method', 'uniform']))"
     )
     stopped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
     assert stopped.returncode == 143
-    assert "smdl train --resume runs/digits-recommended-0" in stopped.stderr
-    assert main(["train", "--resume", "runs/digits-recommended-0", "--quiet"]) == 0
+    assert "smdl train --resume runs/digits-uniform-0" in stopped.stderr
+    assert main(["train", "--resume", "runs/digits-uniform-0", "--quiet"]) == 0
 
 
 def test_a_run_that_diverges_exits_1_with_one_line(capsys):

@@ -129,7 +129,7 @@ def test_a_comparison_that_is_killed_leaves_no_process_and_is_resumed(tmp_path):
         assert main.poll() is None
         return len(list(tmp_path.glob("e/runs/*/metrics.jsonl"))) == 2
 
-    until(both_train, 120)
+    until(both_train, 300)
     workers = processes(main.pid)
     assert len(workers) >= 2
     main.kill()
@@ -180,7 +180,7 @@ def test_workers_that_train_hang_or_wait_end_with_a_main_process_that_is_killed(
         assert main.poll() is None
         return all((tmp_path / name).exists() for name in ("hangs", "idle", "run/checkpoint.pt"))
 
-    until(all_started, 120)
+    until(all_started, 300)
     workers = processes(main.pid)
     assert len(workers) >= 3
     main.kill()

@@ -78,8 +78,14 @@ def probed(rendered, tmp_path_factory):
     return copy
 
 
-def test_the_report_loads_whole_and_alone(browser, probed, rendered, tmp_path):
-    dom, seen, console = opened(browser, probed, tmp_path)
+@pytest.fixture(scope="module")
+def loaded(browser, probed, tmp_path_factory):
+    """What `opened` returns for the report on a wide screen."""
+    return opened(browser, probed, tmp_path_factory.mktemp("home"))
+
+
+def test_the_report_loads_whole_and_alone(loaded, rendered):
+    dom, seen, console = loaded
     assert console == []
     assert seen["errors"] == seen["refused"] == seen["fetched"] == []
     assert len(seen["pictures"]) == (rendered / "report.html").read_text().count("<img ")
@@ -88,8 +94,8 @@ def test_the_report_loads_whole_and_alone(browser, probed, rendered, tmp_path):
     assert "<script>alert" not in dom
 
 
-def test_one_axis_is_shown_at_a_time_and_the_buttons_choose_it(browser, probed, tmp_path):
-    _, seen, _ = opened(browser, probed, tmp_path)
+def test_one_axis_is_shown_at_a_time_and_the_buttons_choose_it(loaded):
+    _, seen, _ = loaded
     each = [[True, False, False], [False, True, False], [False, False, True]]
     assert seen["switches"] == [[each[2], *each], [each[1], *each]]  # first over seconds, first over steps
 

@@ -38,7 +38,8 @@ def clustered_pool(seed: int, n: int, clusters: int) -> smdl.Pool:
     centres[0] *= 0.2
     features = np.abs(centres[cluster] + rng.normal(0, 0.05, (n, clusters)))
     certain = (cluster == 0)[:, None]
-    probabilities = np.where(certain, [0.98, 0.01, 0.01], rng.dirichlet(np.full(3, 2.0), n))
+    probabilities = np.where(certain, [0.98, 0.01, 0.01], rng.dirichlet(np.full(3, 2.0), n)).astype(np.float32)
+    features = features.astype(np.float32)  # other tests need the loops of this type too, so they are compiled once
     return smdl.Pool(features, probabilities, cluster % 3, reference=features)
 
 
