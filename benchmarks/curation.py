@@ -73,8 +73,9 @@ def texts(features: Path, data: Path) -> None:
             found, leaked = search.at(similarity), int((leaks.at(similarity).against >= 0).sum())
             rows = f"{len(parts['train']):,} | {len(found) - len(found.kept):,} | {leaked:,}"
             print(f"| {task} | {similarity} | {rows} |", flush=True)
-        above, _ = search.at(0.95).pairs(3)
-        shown += [f"{task}: {words[a][:90]!r} ~ {words[b][:90]!r}" for a, b in above.tolist()]
+        for similarity in (0.85, 0.9, 0.95, 0.99):
+            above, _ = search.at(similarity).pairs(4)
+            shown += [f"{task}, {similarity}: {words[a][:90]!r} ~ {words[b][:90]!r}" for a, b in above.tolist()]
     print(*shown, sep="\n")
 
 

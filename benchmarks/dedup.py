@@ -11,6 +11,11 @@ method drops one of the two rows. CPU seconds are those of the process, without 
 
 writes the vectors to a .npy file of float16 first, and measures a process that maps it. "GB more" is then the memory of
 the process without the map (the highest RssAnon of Linux, looked at every 20 ms) above that before the search.
+
+    python benchmarks/dedup.py --rows 10000000 --width 64 --methods smdl --mapped --check 1000
+
+compares 1,000 random rows with all rows besides, after the measurement: of how many of their pairs both rows are kept,
+and how many of them are dropped without a kept row that is like them.
 """
 
 import argparse
@@ -108,7 +113,7 @@ def _anonymous() -> float:
     raise OSError("this system does not tell RssAnon")
 
 
-def measure(method: str, rows: int, width: int, folder: str) -> None:
+def measure(method: str, rows: int, width: int, checked: int, folder: str) -> None:
     """Print one line of the table. `folder` has the vectors in files, or is empty."""
     import torch
 
@@ -128,6 +133,7 @@ def measure(method: str, rows: int, width: int, folder: str) -> None:
     is_kept = np.zeros(rows, bool)
     is_kept[kept] = True
     missed = int((is_kept[copies] & is_kept[sources]).sum())
+    note = f"{note}; {check(values, is_kept, checked)}" if checked else note
     print(
         f"| {method} | {rows:,} | {cpu:.1f} | {wall:.1f} | {len(kept):,} | {missed:,} of {len(copies):,} |"
         f" {more:.2f} | {note} |",
@@ -136,6 +142,31 @@ def measure(method: str, rows: int, width: int, folder: str) -> None:
 
 
 NAMES = ("values", "copies", "sources")
+
+
+def check(values: np.ndarray, is_kept: np.ndarray, count: int, seed: int = 1) -> str:
+    """Compare random rows with all rows. Say which pairs are kept, and which rows are dropped for nothing."""
+    import torch
+    from torch.nn.functional import normalize
+
+    def unit(rows: np.ndarray) -> torch.Tensor:
+        return normalize(torch.from_numpy(rows.astype(np.float32)), dim=1)
+
+    drawn = np.sort(np.random.default_rng(seed).choice(len(values), count, replace=False))
+    some, pairs, both, has_kept = unit(values[drawn]), 0, 0, np.zeros(count, bool)
+    for start in range(0, len(values), 1 << 14):
+        similar = some @ unit(values[start : start + (1 << 14)]).T >= SIMILARITY
+        one, two = (places.numpy() for places in similar.nonzero(as_tuple=True))
+        two += start
+        one, two = one[drawn[one] != two], two[drawn[one] != two]
+        pairs += len(one)
+        both += int((is_kept[drawn[one]] & is_kept[two]).sum())
+        has_kept[one[is_kept[two]]] = True
+    dropped = ~is_kept[drawn]
+    return (
+        f"{count:,} random rows have {pairs:,} pairs, both rows kept: {both:,};"
+        f" dropped: {dropped.sum():,}, without a kept row like them: {(dropped & ~has_kept).sum():,}"
+    )
 
 
 def write(rows: int, width: int, folder: str) -> None:
@@ -151,23 +182,24 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--mapped", action="store_true", help="from a .npy file of float16")
-    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--check", type=int, default=0, metavar="ROWS", help="compare random rows with all rows")
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        method, rows, width, folder = options.one
+        method, rows, width, checked, folder = options.one
         if method == "write":
             write(int(rows), int(width), folder)
         else:
-            measure(method, int(rows), int(width), folder)
+            measure(method, int(rows), int(width), int(checked), folder)
         return
     print("| method | rows | CPU s | wall s | kept | copies missed | GB more | |")
     print("| --- " * 8 + "|")
     for rows in options.rows:
         with tempfile.TemporaryDirectory() as folder:
             if options.mapped:
-                run("write", rows, options.width, folder)
+                run("write", rows, options.width, 0, folder)
             for method in options.methods:
-                run(method, rows, options.width, folder if options.mapped else "")
+                run(method, rows, options.width, options.check, folder if options.mapped else "")
 
 
 def run(*arguments: object) -> None:

@@ -190,3 +190,10 @@ def test_bfloat16_is_read_as_float32():
 
 def test_one_row_is_kept():
     assert smdl.deduplicate(torch.ones(1, 3)).kept.tolist() == [0]
+
+
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_the_nearest_cells_are_those_of_a_full_sort(count):
+    values = torch.rand(30, 40 * similar_pairs.GROUP, generator=torch.Generator().manual_seed(0))
+    found = similar_pairs._largest(values, count)
+    assert found.tolist() == values.argsort(dim=1, descending=True)[:, :count].tolist()

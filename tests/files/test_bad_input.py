@@ -45,7 +45,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --engine rey", "unknown engine 'rey'; did you mean 'ray'?"),
         ("shards --size 5 --objective facility", "did you mean 'facility_location'?"),
         ("shards --size 5 --objective.redundncy 1", "did you mean 'redundancy'?"),
-        ("shards --size 5 --objective recommended", "needs probabilities"),
+        ("shards --size 5 --objective paper", "needs probabilities"),
         ("shards --size 5 --labels label", "unknown column of labels 'label'"),
         ("shards --size 5 --labels fractions.npy", "labels must be whole class numbers"),
         ("shards --size 5 --groups first.npy", "first.npy must have one row per row, got 100 for 300 rows"),

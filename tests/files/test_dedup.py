@@ -3,7 +3,10 @@
 import csv
 import html
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +122,9 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
         ("x.npy --keep_by score", "unknown column of keep_by 'score'"),
         ("x.npy --against narrow.npy", "--against must have the width of the input, 8, got 3"),
         ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that, as float32, are not finite"),
+        ("x.npy --against nan.npy --skip_nan", "Repair or remove them: --skip_nan is for rows of the input"),
+        ("x.npy --against x.npy", "--against must not be one of the input files, got x.npy"),
+        ("flat.npy", "rows need at least two numbers, got one column: features"),
         ("x.npy --out x.npy", "--out must not be one of the input files"),
         ("x.npy --out .", "--out must be a file"),
         ("x.npy --text body", "If you have embeddings, leave out --text and name their columns by --features"),
@@ -128,12 +134,59 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
 def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys):
     np.save("narrow.npy", np.ones((2, 3)))
     np.save("nan.npy", np.full((1, 8), np.nan))
+    np.save("flat.npy", np.arange(1.0, 9.0))
     before = sorted(Path().iterdir())
     dedup(arguments, code=2)
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
     assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "jsonl"])
+def test_files_of_all_kinds_give_the_same_errors_and_rows(kind, values, capsys):
+    def write(name, rows):
+        if kind == "npy":
+            np.save(f"{name}.npy", rows)
+        elif kind == "parquet":
+            pq.write_table(pa.table({"embedding": list(rows), "text": ["a"] * len(rows)}), f"{name}.parquet")
+        else:
+            lines = [json.dumps({"embedding": row.tolist(), "text": "a"}) for row in rows]
+            Path(f"{name}.jsonl").write_text("\n".join(lines))
+
+    write("zeros", np.zeros((5, 8)))
+    dedup(f"zeros.{kind} --skip_nan", code=2)
+    assert "no row is left: all 5 rows have numbers that" in capsys.readouterr().err
+    assert not Path("kept.csv").exists()
+    write("one", values[:1])
+    dedup(f"one.{kind} --out one.csv")
+    assert [line["kept"] for line in read("one.csv")] == ["True"]
+    write("same", np.repeat(values[:1], 20, axis=0))
+    dedup(f"same.{kind} --out same.csv")
+    assert [line["copy_of"] for line in read("same.csv")] == ["", *["0"] * 19]
+    assert [line["similarity"] for line in read("same.csv")] == ["", *["1.0"] * 19]
+
+
+def test_a_missing_number_in_a_list_is_a_row_without_a_direction(capsys):
+    rows = ["[1, 2]", "null", "[1, null]"]
+    Path("x.jsonl").write_text("".join(f'{{"embedding": {row}}}\n' for row in rows))
+    pq.write_table(pa.table({"embedding": [json.loads(row) for row in rows]}), "x.parquet")
+    for kind in ("jsonl", "parquet"):
+        dedup(f"x.{kind}", code=2)
+        error = capsys.readouterr().err
+        assert "2 rows have numbers that, as float32, are not finite or zeros alone" in error
+        assert f"x.{kind} row 1, x.{kind} row 2" in error
+        dedup(f"x.{kind} --skip_nan --out {kind}.csv")
+        assert [line["row"] for line in read(f"{kind}.csv")] == ["0"]
+
+
+def test_columns_that_are_taken_as_features_without_a_name_are_named(capsys):
+    """Whoever forgets --text sees that the texts are not read."""
+    pq.write_table(pa.table({"text": ["a", "b"], "length": [1, 1], "likes": [0, 7]}), "x.parquet")
+    dedup("x.parquet")
+    assert "features: length, likes; left out: text (text)" in capsys.readouterr().out
+    dedup("x.parquet --features length,likes --force")
+    assert "features:" not in capsys.readouterr().out
 
 
 def test_a_changed_output_is_kept(capsys):
@@ -185,3 +238,58 @@ def test_select_excludes_the_copies_of_an_earlier_dedup(values, monkeypatch):
     dedup("x.npy --out kept.parquet")
     assert main(["select", "x.npy", "--size", "30", "--exclude", "kept.parquet"]) == 0
     assert {int(line["index"]) for line in read("chosen.csv")} <= set(smdl.deduplicate(values).kept.tolist())
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8"])
+def test_a_table_in_a_file_is_that_in_memory(kind, values, monkeypatch):
+    given = values.astype(kind)
+    given[7] = np.nan
+    for number, part in enumerate(np.split(given, [70])):
+        pq.write_table(pa.table({"X": list(part)}), f"part-{number}.parquet", row_group_size=30)
+    dedup("part-*.parquet --skip_nan --out memory.csv")
+    monkeypatch.setattr("smdl.files.file_features.IN_MEMORY", 0)
+    dedup("part-*.parquet --skip_nan --out file.csv")
+    assert read("file.csv") == read("memory.csv")
+    assert len(list(Path("file.dedup").iterdir())) == len(list(Path("memory.dedup").iterdir()))
+
+
+LIMITED = """
+import resource, sys
+from smdl.cli.commands import main
+
+main(["dedup", "small.parquet", "--out", "small.csv"])  # compile first: the compiler needs memory too
+used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_DATA, (used + (int(sys.argv[1]) << 20), resource.RLIM_INFINITY))
+sys.exit(main(["dedup", "big.parquet", "--out", "big.csv"]))
+"""
+
+
+def run_limited(megabytes):
+    # The pool of pyarrow's own reserves more than it uses, and all of it would count.
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    command = [sys.executable, "-c", LIMITED, str(megabytes)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc and do not enforce RLIMIT_DATA")
+def test_a_table_need_not_fit_the_memory():
+    """The table has 384 MB, and the process may use 340 MB more than before, or 60."""
+    rng, kind = np.random.default_rng(0), pa.list_(pa.float32(), 512)
+    with pq.ParquetWriter("big.parquet", pa.schema([("X", kind)])) as file:
+        for number in range(24):
+            rows = rng.standard_normal((1 << 13, 512), np.float32)
+            rows[-1] = 1.0  # each part has one copy of the others
+            table = pa.table({"X": pa.FixedSizeListArray.from_arrays(rows.ravel(), 512)})
+            file.write_table(table)
+            if number == 0:
+                pq.write_table(table.slice(0, 3000), "small.parquet")
+    ended = run_limited(340)
+    assert ended.returncode == 0, ended.stderr
+    assert "196,585 of 196,608 rows kept" in ended.stdout
+    assert not list(Path("big.dedup").glob("tmp*"))
+    Path("big.csv").unlink()
+    failed = run_limited(60)
+    assert failed.returncode in (1, 2)
+    assert "Traceback" not in failed.stderr
+    assert "memory" in failed.stderr

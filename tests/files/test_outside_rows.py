@@ -134,7 +134,8 @@ def test_an_output_is_found_from_another_folder(monkeypatch):
 
 
 def test_an_output_that_keeps_nothing_has_no_copies(values):
-    dedup("s0.npy", "--against", "s0.npy", "--out", "none.csv")
+    shutil.copy("s0.npy", "same.npy")
+    dedup("s0.npy", "--against", "same.npy", "--out", "none.csv")
     assert kept("none.csv")[0] == []
     dedup("s1.npy", "--against", "none.csv")
     assert kept("kept.csv")[0] == smdl.deduplicate(values[1]).kept.tolist()

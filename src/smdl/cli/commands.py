@@ -23,7 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(str(stop) or "interrupted", 128 + getattr(stop, "number", 2))
     except (ValueError, OSError, MissingPackagesError) as error:
         return _fail(str(error), 1 if isinstance(error, OSError) else 2)
+    except MemoryError as error:
+        return _fail(f"the memory is not large enough: {error}", 1)
     except RuntimeError as error:
+        if "can't allocate memory" in str(error):  # torch has no class for it
+            return _fail(f"the memory is not large enough: {str(error).splitlines()[0]}", 1)
         loop = sys.modules.get("smdl.training.loop")  # if nothing has imported it, nothing was trained
         if loop is None or not isinstance(error, loop.DivergedError):
             raise

@@ -31,6 +31,8 @@ LONGEST, HELD = 64, 30_000_000
 BLOCK, OTHERS = 2048, 8192
 #: Fewest similarities of a task.
 TASK = 1 << 25
+#: Cells of a group, of which only the nearest is compared first; rows whose nearest cells are looked for at once.
+GROUP, ASKING = 16, 128
 #: How far the similarity of the components may be off, by the size of their type.
 SLACK = {4: 1e-4, 2: 4e-3}
 
@@ -59,9 +61,12 @@ class Components(NamedTuple):
 
     def bounds(self, some: np.ndarray, others: np.ndarray) -> Tensor:
         """Return upper bounds of the similarities of some rows and others."""
-        one, two = (torch.from_numpy(self.values[rows]).float() for rows in (some, others))
-        first, second = (torch.from_numpy(self.rest[rows]) for rows in (some, others))
-        return torch.addmm(first[:, None] * second, one, two.T)
+        one, two = (self._with_rest(rows) for rows in (some, others))
+        return one @ two.T
+
+    def _with_rest(self, rows: np.ndarray) -> Tensor:
+        values, rest = torch.from_numpy(self.values[rows]).float(), torch.from_numpy(self.rest[rows])
+        return torch.cat([values, rest[:, None]], dim=1)
 
 
 class RowBlock(NamedTuple):
@@ -159,9 +164,9 @@ class _Cells:
         report: Progress, engine: Engine,
     ) -> None:  # fmt: skip
         rng, count = np.random.default_rng([seed, 1]), len(rows)
-        self.first, self.count = first, int(4 * math.sqrt(count))
+        self.first, self.count = first, GROUP * math.ceil(4 * math.sqrt(count) / GROUP)
         centres = engine.hold(components.values[rng.choice(count, self.count, replace=False)])
-        self.nearest = np.empty((count, min(PROBES[-1], self.count)), np.int32)
+        self.nearest = np.empty((count, min(PROBES[-1], self.count // GROUP)), np.int32)
         parts = list(tiles(count, READ))
         found = engine.in_order(_nearest_cells, held, ((centres, self.nearest.shape[1], part) for part in parts))
         for part, nearest in zip(parts, found, strict=True):
@@ -191,26 +196,43 @@ class _Cells:
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows that are compared with a cell, and the rows of the cell."""
-        nearest = self.nearest[:, : self.probes]
-        home = np.argsort(nearest[:, 0], kind="stable")
-        homes = np.searchsorted(nearest[home, 0], np.arange(self.count + 1))
-        asking = nearest[self.first :].ravel()
-        order = np.argsort(asking, kind="stable")
-        edges = np.searchsorted(asking[order], np.arange(self.count + 1))
-        order = order // nearest.shape[1] + self.first
+        home, homes = self._by_cell(0, 0)
+        asking, edges = zip(*(self._by_cell(self.first, place) for place in range(self.probes or 0)), strict=True)
+        del self.nearest  # as large as what was made of it
         for cell in range(self.count):
-            some, others = order[edges[cell] : edges[cell + 1]], home[homes[cell] : homes[cell + 1]]
+            some = np.concatenate([rows[at[cell] : at[cell + 1]] for rows, at in zip(asking, edges, strict=True)])
+            others = home[homes[cell] : homes[cell + 1]]
             for low in tiles(len(some), BLOCK):
                 for left in tiles(len(others), OTHERS):
                     yield RowBlock(some[low], others[left], cell + 1, self.count)
+
+    def _by_cell(self, start: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows from `start` on by the cell that is the nearest, the second nearest, ... to them, and where
+        the rows of each cell begin."""
+        cells = self.nearest[start:, place]
+        order = np.argsort(cells, kind="stable")
+        starts = np.searchsorted(cells[order], np.arange(self.count + 1))
+        return (order + start).astype(np.int32 if start + len(order) < 1 << 31 else np.int64), starts
 
 
 def _nearest_cells(components: Components, centres: np.ndarray, count: int, part: slice) -> np.ndarray:
     """Return the nearest cells of each row, the nearest first."""
     axes = torch.from_numpy(centres.astype(np.float32)).T
-    parts = (part.start + np.arange(few.start, few.stop) for few in tiles(part.stop - part.start, 4096))
-    found = [(torch.from_numpy(components.values[rows]).float() @ axes).topk(count, dim=1).indices for rows in parts]
-    return torch.cat(found).int().numpy()
+    found = np.empty((part.stop - part.start, count), np.int32)
+    for few in tiles(len(found), ASKING):
+        rows = components.values[part.start + few.start : part.start + few.stop]
+        found[few] = _largest(torch.from_numpy(rows).float() @ axes, count).numpy()
+    return found
+
+
+def _largest(values: Tensor, count: int) -> Tensor:
+    """Return the places of the largest values of each row, the largest first. They are in the groups with the largest
+    maxima, so the others are not looked at again."""
+    groups = values.view(len(values), GROUP, -1)  # group g holds the columns g, g + n, g + 2n, ... of n groups
+    best = groups.amax(dim=1).topk(count, dim=1, sorted=False).indices
+    inside = groups.gather(2, best[:, None].expand(-1, GROUP, -1)).flatten(1)
+    found = inside.topk(count, dim=1).indices
+    return found // count * groups.shape[2] + best.gather(1, found % count)
 
 
 def _pairs_of_some(
@@ -252,7 +274,10 @@ def _above(
     rows: UnitRows, components: Components, some: np.ndarray, others: np.ndarray, floor: float, slack: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pairs of some rows with others whose exact similarity reaches the floor."""
-    one, two = (places.numpy() for places in (components.bounds(some, others) >= floor - slack).nonzero(as_tuple=True))
+    bounds = components.bounds(some, others)
+    near = (bounds.amax(dim=1) >= floor - slack).nonzero()[:, 0]  # most rows have no pair
+    one, two = (places.numpy() for places in (bounds[near] >= floor - slack).nonzero(as_tuple=True))
+    one = near.numpy()[one]
     if 16 * len(one) > len(some) * len(others):  # a block of copies: all columns of all rows at once
         similarities = rows[some] @ rows[others].T
         one, two = (places.numpy() for places in (similarities >= floor).nonzero(as_tuple=True))

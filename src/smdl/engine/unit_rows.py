@@ -10,8 +10,8 @@ from torch import Tensor
 from smdl.common.local_engine import Engine
 from smdl.engine.blocks import tiles
 
-#: Rows that are read at once.
-READ = 1 << 14
+#: Rows that are read at once; rows whose numbers are held as uint64 at once.
+READ, HASHED = 1 << 14, 1 << 10
 #: Lengths of rows whose squares neither overflow nor underflow in float32.
 SAFE = (1e-15, 1e15)
 
@@ -96,11 +96,14 @@ def same_rows(rows: UnitRows, first: int, prefer: np.ndarray | None, engine: Eng
 def _keys(rows: UnitRows, part: slice) -> np.ndarray:
     """Return a number per row. Equal rows have equal numbers."""
     weights = np.random.default_rng(0).integers(1, 1 << 62, size=rows.width, dtype=np.uint64) | np.uint64(1)
-    with np.errstate(over="ignore"):
-        raw = rows.raw(np.arange(part.start, part.stop))
-        bits = (raw + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 becomes 0
-        bits = (bits ^ (bits >> np.uint64(15))) * np.uint64(0x9E3779B97F4A7C15)
-        return ((bits ^ (bits >> np.uint64(31))) * weights).sum(axis=1, dtype=np.uint64)
+    found = np.empty(part.stop - part.start, np.uint64)
+    for few in tiles(len(found), HASHED):
+        raw = rows.raw(np.arange(part.start + few.start, part.start + few.stop))
+        with np.errstate(over="ignore"):
+            bits = (raw + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 becomes 0
+            bits = (bits ^ (bits >> np.uint64(15))) * np.uint64(0x9E3779B97F4A7C15)
+            found[few] = ((bits ^ (bits >> np.uint64(31))) * weights).sum(axis=1, dtype=np.uint64)
+    return found
 
 
 def unusable(rows: np.ndarray) -> np.ndarray:

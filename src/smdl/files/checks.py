@@ -16,8 +16,8 @@ from smdl.files.request import RowRequest
 from smdl.files.rows import FORMATS, Rows, open_file
 from smdl.files.tables import arrow
 
-#: Most rows that a message names.
-NAMED = 5
+#: Most rows that a message names; most columns that a note names.
+NAMED, SHOWN_COLUMNS = 5, 12
 #: What is wrong with rows that cannot be used.
 NOT_FINITE, NO_TEXT = "numbers that are not finite", "no text"
 
@@ -52,6 +52,16 @@ def check_usable(source: Rows, bad: Sequence[np.ndarray], fault: str, skip: bool
 def check_finite(source: Rows) -> None:
     """Raise an error if there are rows that are not finite."""
     check_usable(source, [bad_rows(source, n, not_finite) for n in range(len(source.shards))], NOT_FINITE, skip=False)
+
+
+def guessed_features(source: Rows) -> list[str]:
+    """Say which columns of a table are the features, if there was a choice."""
+    left = source.left_out()
+    if not left and len(source.features) == 1:
+        return []
+    named, more = ", ".join(source.features[:SHOWN_COLUMNS]), len(source.features) - SHOWN_COLUMNS
+    text = f"features: {named}{f' and {more} more columns' if more > 0 else ''}"
+    return [f"{text}; left out: {', '.join(left)}" if left else text]
 
 
 def read_rows(name: str, path: str, source: Rows) -> np.ndarray:

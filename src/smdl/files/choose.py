@@ -17,7 +17,7 @@ from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
 from smdl.engine.plan import LONG, picks_from_a_subset, with_sample
-from smdl.files.checks import check_finite, check_text_and_model, checked_output, read_rows
+from smdl.files.checks import check_finite, check_text_and_model, checked_output, guessed_features, read_rows
 from smdl.files.dedup import search_copies
 from smdl.files.engines import ENGINES, running
 from smdl.files.explanation import explain_files, seconds
@@ -36,8 +36,6 @@ from smdl.files.usable_rows import UsableRows, open_input
 
 #: Raise it when the same request may give other rows, so that results of an older version are not continued.
 RULES = 4
-#: Most columns that a line names.
-SHOWN_COLUMNS = 12
 
 
 class Chooser:
@@ -70,13 +68,7 @@ class Chooser:
 
     def notes(self) -> list[str]:
         """Say which columns of a table are the features, if no option names them."""
-        left = self.source.left_out()
-        if self.request.text or self.request.features or not (left or len(self.source.features) > 1):
-            return []
-        named = ", ".join(self.source.features[:SHOWN_COLUMNS])
-        more = len(self.source.features) - SHOWN_COLUMNS
-        text = f"features: {named}{f' and {more} more columns' if more > 0 else ''}"
-        return [f"{text}; left out: {', '.join(left)}" if left else text]
+        return [] if self.request.text or self.request.features else guessed_features(self.source)
 
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""

@@ -16,7 +16,7 @@ from smdl.common.storage import write_json
 from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
 from smdl.engine.unit_rows import UnitRows
-from smdl.files.checks import checked_output, numbers_of
+from smdl.files.checks import checked_output, guessed_features, numbers_of
 from smdl.files.engines import ENGINES, running
 from smdl.files.file_features import features_for
 from smdl.files.kept_parts import key_of, read_arrays, work_folder, write_arrays
@@ -64,6 +64,11 @@ class Deduplicator:
         self.output = checked_output(request, self.rows)
         prefer = numbers_of(self.rows, "keep_by") if "keep_by" in self.rows.columns else None
         self.prefer = None if prefer is None else prefer.astype(np.float64)
+        if self.rows.width == 1:
+            raise ValueError(
+                f"near-copies are found by the direction of rows, so rows need at least two numbers, got one column:"
+                f" {self.rows.features[0]}. Name the features by --features, or texts by --text and --model"
+            )
         self.input.use_model()
         self.against: OutsideRows | None = None
         if request.against:
@@ -77,6 +82,8 @@ class Deduplicator:
     def run(self, display: Display) -> dict[str, Any]:
         """Find the near-copies, and write the output. Return the numbers that the page shows."""
         request, started = self.request, time.perf_counter()
+        for note in self._notes():
+            display.note(note)
         with running(request.threads, request.engine) as engine, work_folder(request.folder):
             stamps = self.rows.stamps()
             used = self.input.load(display, engine)
@@ -95,6 +102,11 @@ class Deduplicator:
             numbers["input"] = input_record(self.rows, self.input.embedder)
             write_json(request.folder / "dedup.json", numbers, checksum=True)
             return numbers
+
+    def _notes(self) -> list[str]:
+        """Say which columns are the features, if no option names them."""
+        is_table = self.input.embedder is None and not self.request.features
+        return guessed_features(self.rows) if is_table else []
 
     def _table(self, found: Deduplication, used: np.ndarray) -> Table:
         """Return the columns of the output, one line per row that was compared."""
@@ -169,7 +181,7 @@ def search_copies(
     their floor needs no other search. The engine changes no neighbour."""
     engine = engine or Local()
     key = key_of(__version__, RULES, rows.fingerprint(), used, keep, prefer, against, seed)
-    features = features_for(rows, used, travels=not isinstance(engine, Local))
+    features = features_for(rows, used, travels=not isinstance(engine, Local), folder=folder)
     floor, pairs = _read_pairs(folder / "neighbours", key, similarity)
     if pairs is not None:
         display.note("the neighbours are kept from an earlier search")

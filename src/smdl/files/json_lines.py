@@ -110,7 +110,7 @@ def _kind(value: Any) -> str | int:
         return "number"
     if isinstance(value, str):
         return "text"
-    if isinstance(value, list) and value and all(isinstance(each, int | float) for each in value):
+    if isinstance(value, list) and value and all(each is None or isinstance(each, int | float) for each in value):
         return len(value)
     return "list" if isinstance(value, list) else "object"
 

@@ -32,6 +32,9 @@ def open_against(
     files = shard_paths([path for path in paths if path not in folders], FORMATS)
     if any(not is_url(path) and out.exists() and os.path.samefile(out, path) for path in files):
         raise ValueError(f"--out must not be one of the files of --against, got {out}: its rows are those of the input")
+    own = {os.path.realpath(shard.path) for shard in source.shards}
+    if twice := [path for path in files if not is_url(path) and os.path.realpath(path) in own]:
+        raise ValueError(f"--against must not be one of the input files, got {twice[0]}: every row is a copy of itself")
     found = [_images(path, embedder) for path in folders if embedder]
     found += [_kept(path, embedder) or _rows(path, features, embedder) for path in files]
     for part in found:
@@ -41,7 +44,8 @@ def open_against(
         bad = unusable(part.features)
         if len(bad):
             where = f"{len(bad)} rows of {part.files[bad[0]]} have {NO_DIRECTION}"
-            raise ValueError(f"--against: {where}, the first is row {part.rows[bad[0]]}")
+            remedy = "Repair or remove them: --skip_nan is for rows of the input"
+            raise ValueError(f"--against: {where}, the first is row {part.rows[bad[0]]}. {remedy}")
     return found[0] if len(found) == 1 else OutsideRows(*map(np.concatenate, zip(*found, strict=True)))
 
 

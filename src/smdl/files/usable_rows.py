@@ -78,6 +78,8 @@ class UsableRows:
         dropped = check_usable(self.rows, [found[n] for n in range(count)], self.fault, self.request.skip_nan)
         if len(dropped):
             display.note(f"{len(dropped):,} rows with {self.fault} are left out")
+        if len(dropped) == len(self.rows):
+            raise ValueError(f"no row is left: all {len(self.rows):,} rows have {self.fault}")
         return np.setdiff1d(np.arange(len(self.rows)), dropped, assume_unique=True)
 
     @property
