@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import smdl
 from smdl.common.progress import Display
 from smdl.experiments.comparison_plan import FolderError
 from smdl.files.choose import Chooser
@@ -49,6 +50,19 @@ def test_the_page_shows_the_numbers_of_the_selection(selection):
         assert f"row {pair['row']['row']:,}" in page
         assert f"{pair['distance']:.4g}" in page
     assert "2 random parts of about 100 rows" in page
+
+
+def test_the_page_shows_the_share_of_each_term(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    weights = {"facility_location": 1, "redundancy": 0.2}
+    request = SelectRequest((str(tmp_path / "x.npy"),), tmp_path / "chosen.npy", 8, objective=weights)
+    Chooser(request).run(Display())
+    found = smdl.evaluate(rows, smdl.Objective(**weights), np.load(tmp_path / "chosen.npy"))
+    page = re.sub(r"<[^>]+>", " ", Path(render(request.folder)).read_text())
+    assert 0.01 < found.term_shares["redundancy"] < 0.99
+    for name, share in found.term_shares.items():
+        assert re.search(rf"{share:.1%}\s+of the value from {name}", page)
 
 
 def test_distances_are_those_to_the_nearest_chosen_row(selection):

@@ -34,8 +34,9 @@ from smdl.files.sampled_choice import choose_sampled
 from smdl.files.snapshot import write_snapshot
 from smdl.files.usable_rows import UsableRows, open_input
 
-#: Raise it when the same request may give other rows, so that results of an older version are not continued.
-RULES = 4
+#: Raise it when the same request may give other rows, or parts are kept in another form, so that results of an older
+#: version are not continued.
+RULES = 5
 
 
 class Chooser:

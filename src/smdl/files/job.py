@@ -19,11 +19,13 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 class ChosenPart(NamedTuple):
-    """Rows of the source in the order picked, their gains, and the recall of the graph of neighbours (NaN: none)."""
+    """Rows of the source in the order picked, their gains, the recall of the graph of neighbours (NaN: none), and the
+    share of each term in the value, in the order of the weights (empty: one term)."""
 
     rows: np.ndarray  # (k,) int64
     gains: np.ndarray  # (k,) float64
     recall: float = float("nan")
+    shares: np.ndarray = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ class Job:
             rival = np.setdiff1d(candidates[best], taken, assume_unique=True)
             if self._value(pool, objective, rows, rival) > found.value * (1 + 1e-9):
                 found = choose(np.sort(rival))
-        return ChosenPart(rows[found.indices], found.gains, float("nan") if found.recall is None else found.recall)
+        recall = float("nan") if found.recall is None else found.recall
+        shares = (found.term_shares if len(objective.weights) > 1 else None) or {}
+        return ChosenPart(rows[found.indices], found.gains, recall, np.array(list(shares.values())))
 
     @cached_property
     def not_represented(self) -> np.ndarray:

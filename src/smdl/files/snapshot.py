@@ -13,7 +13,7 @@ from torch import Tensor
 from smdl.common.principal import principal_axes
 from smdl.common.storage import write_bytes, write_json
 from smdl.files.images import ImageRows, thumbnail
-from smdl.files.job import ChosenPart, Job
+from smdl.files.job import ChosenPart, Job, objective_of
 from smdl.files.output import Table
 from smdl.files.rows import Rows, numbered
 from smdl.files.texts import TextRows
@@ -70,6 +70,7 @@ def write_snapshot(
             "settings": settings,
             "seconds": seconds,
             "gains": part.gains.tolist(),
+            "shares": dict(zip(objective_of(job.objective).weights, part.shares.tolist(), strict=False)),
             "recall": None if np.isnan(part.recall) else part.recall,
             "distance": {"chosen": _summary(distances), "random": _summary(by_chance), "rows": int(outside.sum())},
             "sizes": [
