@@ -89,7 +89,7 @@ def run(data: str, noise: float, seed: int) -> dict[str, Any]:
         found[name] = judged(wrong, ranking, issues)
         seconds[name] = clock()
     error = training.evaluate()["test_error"]
-    shown = {"noise": noise_found, "test_error": error, "errors": int(wrong.sum())}
+    shown = {"estimated": noise_found, "test_error": error, "errors": int(wrong.sum())}
     return {"key": [data, noise, seed], **found, "seconds": seconds, **shown}
 
 
@@ -166,7 +166,7 @@ def show(lines: list[dict[str, Any]]) -> None:
         for name in LISTS:
             first, precision, recall = (100 * fmean(column) for column in zip(*(o[name] for o in these), strict=True))
             cells.append(f"{first:.0f} / {precision:.0f}, {recall:.0f}")
-        cells += [f"{100 * fmean(line[name] for line in these):.1f}" for name in ("noise", "test_error")]
+        cells += [f"{100 * fmean(line[name] for line in these):.1f}" for name in ("estimated", "test_error")]
         print(f"| {data} | {100 * noise:.0f} % | {' | '.join(cells)} |")
     print()
     for name in ("training", *LISTS):

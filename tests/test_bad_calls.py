@@ -136,7 +136,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "model": [None, print, "model", nn.Linear],
             "batch_size": [*NO_COUNT, None, 13, (2, 3)],
             "method": [
-                *NO_NAME,
+                *(value for value in NO_NAME if value is not None),
                 "no_module:name",
                 ":",
                 "json:",

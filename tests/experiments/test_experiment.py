@@ -658,7 +658,7 @@ def test_sgd_of_the_same_setting_is_what_smdl_is_tested_against():
     assert made.baseline == "uniform, lr 0.1"
     assert plan_of("distance", BASE, 1).against == {}
     made = plan_of("batchnorm", BASE, 1)
-    assert made.rivals["recommended, without BatchNorm"] == "uniform, without BatchNorm"
+    assert made.rivals["observed, without BatchNorm"] == "uniform, without BatchNorm"
     assert len(made.rivals) == 4
 
 

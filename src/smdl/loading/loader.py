@@ -212,9 +212,9 @@ class DataLoader(Loader):
         return self._feedback.missed
 
     def suspects(self, count: int | None = None) -> Suspects:
-        """Return the samples that are probably mislabelled, the most suspicious first: those whose labels are more
-        probably wrong than right, or as many as `count` says. It needs method="recommended" and two epochs of training;
-        the targets must be class numbers of at least 4 classes."""
+        """Return the samples that are probably mislabelled, the most suspicious first: as many as labels seem to be
+        wrong, or as many as `count` says. It needs method="recommended" and two epochs of training; the targets must be
+        class numbers of at least 4 classes."""
         if not isinstance(self.strategy, Recommended) or not self.strategy.needs_label_evidence:
             found = self.strategy.describe()
             raise ValueError(f'suspects needs method="recommended", which checks the labels, got {found}')
