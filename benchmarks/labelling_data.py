@@ -54,7 +54,7 @@ def hate_speech(data: Path) -> Split:
 def digits(_: Path) -> Split:
     from sklearn.datasets import load_digits
 
-    pixels, classes = load_digits(return_X_y=True)
+    pixels, classes = map(np.asarray, load_digits(return_X_y=True))
     order = np.random.default_rng(0).permutation(len(pixels))
     return (pixels[order[450:]], classes[order[450:]]), (pixels[order[:450]], classes[order[:450]])
 

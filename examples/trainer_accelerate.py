@@ -26,7 +26,7 @@ EPOCHS = 3
 def train(out: Path, resume: bool = False) -> tuple[nn.Module, smdl.DataLoader]:
     torch.manual_seed(0)
     pixels, labels = load_digits(return_X_y=True)
-    data = TensorDataset(torch.from_numpy(np.float32(pixels) / 16), torch.from_numpy(labels))
+    data = TensorDataset(torch.from_numpy(np.asarray(pixels, np.float32) / 16), torch.from_numpy(np.asarray(labels)))
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     loader = smdl.DataLoader(data, net, batch_size=50)  # instead of torch's DataLoader
     accelerator = Accelerator(cpu=True)

@@ -37,7 +37,7 @@ class Digits(lightning.LightningModule):
 def fit(out: Path, resume: str | None = None) -> tuple[Digits, smdl.DataLoader]:
     lightning.seed_everything(0, verbose=False)
     pixels, labels = load_digits(return_X_y=True)
-    data = TensorDataset(torch.from_numpy(np.float32(pixels) / 16), torch.from_numpy(labels))
+    data = TensorDataset(torch.from_numpy(np.asarray(pixels, np.float32) / 16), torch.from_numpy(np.asarray(labels)))
     module = Digits()
     loader = smdl.DataLoader(data, module.net, batch_size=50, num_workers=2)  # instead of torch's DataLoader
     checkpoints = ModelCheckpoint(out, filename="{step}", every_n_train_steps=50, save_top_k=-1)

@@ -27,7 +27,7 @@ class Layers(nn.Sequential):
 def main() -> None:
     torch.manual_seed(0)
     data, target = load_digits(return_X_y=True)
-    pixels, labels = np.float32(data) / 16, np.asarray(target, np.int64)
+    pixels, labels = np.asarray(data, np.float32) / 16, np.asarray(target, np.int64)
     net = Net(Layers, criterion=nn.CrossEntropyLoss, lr=0.1, batch_size=50, max_epochs=4, train_split=None, verbose=0)
     search = GridSearchCV(net, {"iterator_train__method": ["uniform", "recommended"]}, cv=2).fit(pixels, labels)
     for settings, accuracy in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):

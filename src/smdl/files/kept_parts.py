@@ -67,7 +67,9 @@ class KeptParts:
     def read(self, level: int, number: int) -> ChosenPart | None:
         """Return a result, or None if it is missing or damaged."""
         found = read_arrays(self._path(level, number), self.kind)
-        return None if found is None else ChosenPart(**found)._replace(recall=float(found["recall"]))
+        if found is None:
+            return None
+        return ChosenPart(found["rows"], found["gains"], float(found["recall"]), found["shares"])
 
     def write(self, level: int, number: int, part: ChosenPart) -> None:
         """Keep a result."""
