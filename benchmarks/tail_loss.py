@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from statistics import fmean, stdev
 
+import numpy as np
 import torch
 from scipy.stats import t
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 import smdl
 from oracle import SETTINGS
 from smdl.common.environment import commit
+from smdl.scoring.reading import stored_labels
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from smdl.training.loop import TrainingRun
 
@@ -39,7 +41,7 @@ class BalancedSoftmax(nn.CrossEntropyLoss):
         self.counts = counts
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:  # noqa: A002, the names of the parent
-        return smdl.balanced_softmax(input, target, self.counts, self.reduction)
+        return smdl.balanced_softmax(input, target, self.counts)
 
 
 def run(setting: str, root: str, arm: str, seed: int) -> float:
@@ -62,7 +64,9 @@ def run(setting: str, root: str, arm: str, seed: int) -> float:
         )
     )
     if softmax:
-        training.loss = BalancedSoftmax(torch.bincount(torch.as_tensor(training.splits.train.labels)).float())
+        labels = stored_labels(training.splits.train)
+        assert labels is not None
+        training.loss = BalancedSoftmax(torch.from_numpy(np.bincount(labels)))
     while training.epoch < training.epochs:
         for _ in training.steps():
             pass

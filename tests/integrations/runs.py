@@ -12,8 +12,9 @@ import smdl
 WAYS: dict[str, tuple[dict[str, Any], int]] = {
     "fresh": ({"method": "fresh"}, 0),
     "fresh with workers": ({"method": "fresh", "num_workers": 2}, 0),
-    "observed": ({}, 0),
-    "observed with workers": ({"num_workers": 2}, 2),
+    "recommended": ({}, 0),
+    "observed": ({"method": "observed"}, 0),
+    "observed with workers": ({"method": "observed", "num_workers": 2}, 2),
     "loss": ({"method": "loss", "epochs": 3}, 0),
 }
 

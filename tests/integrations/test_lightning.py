@@ -83,7 +83,7 @@ def test_batches_are_chosen_with_the_weights_that_train_on_them(way, accumulatio
 
 
 def test_reloading_the_same_loader_gives_the_next_epoch(tmp_path):
-    module = fit({}, tmp_path, reload_dataloaders_every_n_epochs=1)
+    module = fit({"method": "observed"}, tmp_path, reload_dataloaders_every_n_epochs=1)
     assert module.epochs == [0, 1, 2]
     assert module.loader.state_dict()["candidates"]["observations"] == 21
 

@@ -51,7 +51,7 @@ def test_batches_are_chosen_with_the_weights_that_train_on_them(way, accumulatio
 
 def test_a_clone_scores_its_own_module():
     module = Net()
-    twin = clone(net({}, module)).fit(X, Y)
+    twin = clone(net({"method": "observed"}, module)).fit(X, Y)
     assert twin.module_ is not module
     assert twin.loader_.model is twin.module_
     assert twin.loader_.state_dict()["candidates"]["observations"] == 21

@@ -10,7 +10,7 @@ from tests.integrations.runs import OURS_ARE_ERRORS, WAYS, check_staleness, same
 pytestmark = [pytest.mark.integrations, OURS_ARE_ERRORS]
 transformers = pytest.importorskip("transformers")
 
-TEXTS, CLASSES = 26, 3  # seven batches of 4, so that two per step of the optimizer leave one over
+TEXTS, CLASSES = 26, 4  # seven batches of 4, so that two per step of the optimizer leave one over
 
 
 class Texts(Dataset):
@@ -108,6 +108,12 @@ def test_batches_are_chosen_with_the_weights_that_train_on_them(way, accumulatio
         assert {step.staleness for step in made.steps} == {0}
 
 
+def test_labels_are_judged_by_the_forwards_of_the_trainer(tmp_path):
+    loader = run("recommended", tmp_path, accumulation=2).loader
+    assert len(loader.suspects(TEXTS).indices) == TEXTS
+    assert loader.forwards == 0
+
+
 def test_every_sample_is_observed_although_the_trainer_accumulates(tmp_path):
     made = run("observed", tmp_path, accumulation=2)
     state = made.loader.state_dict()["candidates"]
@@ -117,14 +123,14 @@ def test_every_sample_is_observed_although_the_trainer_accumulates(tmp_path):
 
 
 def test_a_model_that_the_trainer_makes_itself_is_the_one_that_is_scored(tmp_path):
-    made = trainer(selective(), tmp_path, model_init=bert)
+    made = trainer(selective(), tmp_path, model_init=bert, selection={"method": "observed"})
     for _ in range(2):  # every `train` makes a model
         made.train()
         assert made.loader.model is made.model
         assert made.loader.state_dict()["candidates"]["observations"] == 21
     saved = torch.load(tmp_path / "checkpoint-21" / "smdl_loader.pt", weights_only=True)
     assert saved["candidates"]["observations"] == 21
-    resumed = trainer(selective(), tmp_path, model_init=bert)
+    resumed = trainer(selective(), tmp_path, model_init=bert, selection={"method": "observed"})
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-18"))
     assert resumed.tokens == made.tokens[-3:]
     assert same_weights(resumed.model, made.model)
