@@ -92,7 +92,7 @@ plt.show()
 # %% [markdown]
 # The paper's weights give most to mean closeness, and the batch shows it: its samples lie in one direction.
 # Redundancy takes the outliers first. Facility location, which is not in the paper, takes samples that represent
-# others; it is what `smdl` recommends.
+# others; it is the default of `smdl.select`.
 #
 # ## Algorithm 1: partitions
 #

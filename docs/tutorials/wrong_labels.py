@@ -100,7 +100,7 @@ for name, labels in table.items():
 # On 1,200 digits the wrong labels cost little, so the gain of correcting them is of the size of the spread over seeds.
 # What you surely have is a list that is mostly right.
 #
-# - Call it in time: a model that trains for long memorises wrong labels, and then finds none.
+# - It may be called late: the means over all forwards remember what the model said before it learned labels by heart.
 # - Rare samples look like errors. Look before you delete.
 # - It needs four classes or more. One class that is always confused with the same other one looks like a hard one.
 #

@@ -69,13 +69,18 @@ def test_train_writes_one_folder_that_says_everything(capsys):
         (["--method", "uniform"], "digits-uniform-0"),
         (["--method", "loss", "--seed", "3", "--options.pressure", "50"], "digits-loss-3"),
         (["--method=paper", "--candidates.every", "2", "--objective.distance", "cosine"], "digits-paper-0"),
-        (["--method=observed", "--objective.redundancy", "1"], "digits-observed-0"),
+        ([], "digits-recommended-0"),
+        (["--objective.redundancy", "1"], "digits-observed-0"),
+        (["--candidates.factor", "2"], "digits-observed-0"),
         (["--method", "smdl.loading.strategies.uniform:Uniform"], "digits-smdl.loading.strategies.uniform.Uniform-0"),
     ],
 )
 def test_every_method_runs_from_the_command_line(options, folder):
     assert main(["train", *TINY, *options, "--quiet"]) == 0
-    assert (Path("runs") / folder / "summary.json").exists()
+    run = Path("runs") / folder
+    assert (run / "summary.json").exists()
+    method = yaml.safe_load((run / "config.yaml").read_text())["method"]
+    assert method.replace(":", ".") in folder, "the folder names the method that ran, also where none was given"
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def train(options: Options) -> int:
             summary = loop.resume(options.resume, display, options.tracker)
         else:
             config = options.config
-            name = f"{_file_name(config.data.name)}-{_file_name(config.method)}-{config.seed}"
+            name = f"{_file_name(config.data.name)}-{_file_name(config.method_name)}-{config.seed}"
             summary = loop.train(config, options.out or Path("runs") / name, display, options.tracker)
     final = summary["final"]
     print(f"test error {final['test_error']:.2%}, test loss {final['test_loss']:.4f} after {summary['steps']} steps")

@@ -234,7 +234,7 @@ def _column_gaps(columns, i, width, out):
 
 @compiled
 def _fill_gradients(points, out):
-    """Do the same as `_fill` in half the time, for the distance that the recommended objective uses at every step.
+    """Do the same as `_fill` in half the time, for the distance that `Objective.gradients()` uses at every step.
 
     Errors are short, so they are transposed, and their loop runs along j. Features are summed in float64 only for the
     pairs whose terms cancel. Loops along j start at 0 and end at a multiple of LANES: scalar loops would do the rest.

@@ -196,8 +196,7 @@ class Feedback:
             warnings.warn(
                 f"{self.missed} of {self._rows} samples that were trained on were not recognised in a forward of the"
                 " model: they were left out of the forward, changed in place, or cannot be told from another one. What"
-                " was known of them before still counts, and those never seen are taken first. loader.unobserved"
-                " counts them",
+                " was known of them before still counts. loader.unobserved counts them",
                 stacklevel=3,
             )
 

@@ -1,4 +1,4 @@
-"""DataLoader: batches of a dataset, chosen with the model that is about to train on them."""
+"""DataLoader: batches of a dataset, drawn by a method that may look at the model that is about to train on them."""
 
 import inspect
 import math
@@ -42,11 +42,11 @@ _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
 
 class DataLoader(Loader):
-    """Replaces torch.utils.data.DataLoader: the model in training chooses among the candidates at every step.
+    """Replaces torch.utils.data.DataLoader: a method draws each batch, or chooses it with the model in training.
 
     Args:
         dataset: Map-style; its items are whatever `collate_fn` accepts.
-        model: The model in training. It is scored as it is at that step, and left unchanged.
+        model: The model in training. Methods that score samples use it as it is at that step. It is left unchanged.
         batch_size: Of every rank.
         method: A name of `smdl.methods()` (recommended, uniform, balanced, observed, loss, …), `package.module:name`, a
             `smdl.Method` or a `smdl.Strategy`. By default recommended, or observed if an objective or candidates are
@@ -198,17 +198,17 @@ class DataLoader(Loader):
     ) -> None:
         """Take what the training forward computed for the current batch, if the model does not show it to its hooks.
 
-        losses     (B,) for methods that need losses; computed from the logits if those are given
+        losses     (B,) for methods that need nothing but losses; computed from the logits if those are given
         features   (B, D), with logits, for smdl.Observed
-        logits     the model's output, (B, …)
+        logits     the model's output, (B, …); the default method needs it
         rows       (B,) places in the current batch; by default all, in order
         """
         self._feedback.receive(losses, features, logits, rows)
 
     @property
     def unobserved(self) -> int:
-        """Samples trained on so far, on this rank, whose features or losses the method needs and that were not
-        recognised in a forward of the model. Reading it waits for the device."""
+        """Samples trained on so far, on this rank, of which the method needs features, losses or outputs and that were
+        not recognised in a forward of the model. Reading it waits for the device."""
         return self._feedback.missed
 
     def suspects(self, count: int | None = None) -> Suspects:

@@ -37,8 +37,8 @@ _CACHED = "smdl reference features 1"  # a new number whenever the content chang
 
 def make_method(config: TrainConfig) -> Method:
     """Return the method of a config, with the changes that the config makes to it. What cannot be made is refused."""
-    known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method)
-    method, changes = replace(known, name=config.method), config.objective
+    known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method_name)
+    method, changes = replace(known, name=config.method_name), config.objective
     if changes and method.objective is None:
         raise ValueError(
             f"method {method.name} has no objective: leave out"

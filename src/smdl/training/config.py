@@ -148,10 +148,10 @@ class TrainConfig:
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    method: str = "recommended"
-    """uniform (SGD), balanced, progressive, weighted, loss, infobatch, evolved_sampling, importance, divbs, rho_loss,
-    selective_backprop, paper, paper_subset, paper_distance, paper_released, recommended, observed, fresh, oracle, or
-    package.module:name"""
+    method: str | None = None
+    """recommended (default), observed (with an objective), uniform (SGD), balanced, progressive, weighted, loss,
+    infobatch, evolved_sampling, importance, divbs, rho_loss, selective_backprop, paper, paper_subset, paper_distance,
+    paper_released, fresh, oracle, or package.module:name"""
     objective: dict[str, Any] = field(default_factory=dict)
     """weights of terms make a new objective; options alone, such as distance, change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
@@ -189,6 +189,13 @@ class TrainConfig:
     recalibrate_batchnorm: bool = False
     """evaluate with BatchNorm statistics of uniform batches of the training set, instead of those of the batches that
     the method chose"""
+
+    @property
+    def method_name(self) -> str:
+        """The method, by the rule of `smdl.DataLoader` if none is named."""
+        if self.method is not None:
+            return self.method
+        return "observed" if self.objective or self.candidates else "recommended"
 
     def __post_init__(self) -> None:
         self.objective = {name: value for name, value in self.objective.items() if value is not None}

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,6 +91,7 @@ class TrainingRun:
         tracker: str | None = None,
     ) -> None:
         """`splits` are the data of the config, if they are already loaded."""
+        config = replace(config, method=config.method_name)  # the folder says which, whatever becomes the default
         self.config, self.display, self.tracker = config, display or Display(), tracker
         check_tracker(tracker)
         self.checkpoint: Path | None = None

@@ -129,6 +129,9 @@ def test_targets_that_are_no_classes_are_refused():
         smdl.DataLoader(data, model(), 8, options=BALANCED, scoring=smdl.Scoring(loss="mse"))
 
 
-def test_candidates_that_are_scored_are_refused():
-    with pytest.raises(ValueError, match=r'scores no candidates: for .*, use method="observed"'):
-        smdl.DataLoader(tail(), model(), 12, method="recommended", candidates=smdl.Observed())
+@pytest.mark.parametrize(
+    "candidates", [smdl.Observed(), smdl.Full(), smdl.RandomPool(3)], ids=lambda each: each.describe()
+)
+def test_candidates_that_do_not_deal_shuffled_samples_are_refused(candidates):
+    with pytest.raises(ValueError, match=r'Recommended draws shuffled samples: leave out .*, or use method="observed"'):
+        smdl.DataLoader(tail(), model(), 12, method="recommended", candidates=candidates)

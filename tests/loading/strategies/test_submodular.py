@@ -35,7 +35,7 @@ def seed_of(rng: np.random.Generator) -> int:
             {"optimizer": "stochastic", "partitions": 2, "epsilon": 0.3},
         ),
     ],
-    ids=["recommended", "paper's objective", "paper", "own"],
+    ids=["gradients", "paper's objective", "paper", "own"],
 )
 def test_a_batch_is_what_select_picks(strategy, objective, options):
     for remaining in (np.arange(60), np.arange(7, 50)):

@@ -52,6 +52,11 @@ class Candidates:
 
     def check(self, strategy: Strategy) -> None:
         """Raise a ValueError if these candidates cannot serve the strategy."""
+        if strategy.needs_passes:
+            raise ValueError(
+                f"{type(strategy).__name__} draws shuffled samples: leave out candidates={self.describe()}, or use"
+                ' method="observed"'
+            )
         if strategy.needs_all:
             raise ValueError(
                 f"{type(strategy).__name__} draws from the whole dataset: use candidates=smdl.Full(replacement=True),"

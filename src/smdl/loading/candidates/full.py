@@ -53,7 +53,7 @@ class Full(Candidates):
         true_or_false("replacement", self.replacement)
 
     def check(self, strategy: Strategy) -> None:
-        if strategy.needs_all and not self.replacement:
+        if strategy.needs_passes or (strategy.needs_all and not self.replacement):
             super().check(strategy)
         if self.replacement and strategy.repeats:
             raise ValueError(

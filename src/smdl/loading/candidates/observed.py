@@ -18,7 +18,7 @@ from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each, planned_batch, saved_batch
 from smdl.loading.candidates.random_pool import deal
 from smdl.loading.ranks import Ranks
-from smdl.loading.strategies.strategy import Strategy, drawn
+from smdl.loading.strategies.strategy import drawn
 from smdl.scoring.batches import height, take
 from smdl.scoring.feature_cache import TYPES, FeatureCache
 from smdl.scoring.observation import Observation
@@ -106,13 +106,6 @@ class Observed(Candidates):
         one_of("observe", self.observe, ("auto", "manual"))
         if self.sketch is not None:
             self.sketch = whole_number("sketch", self.sketch)
-
-    def check(self, strategy: Strategy) -> None:
-        super().check(strategy)
-        if strategy.needs_label_evidence or strategy.needs_labels:
-            raise ValueError(
-                f'{strategy.describe()} scores no candidates: for candidates=smdl.Observed(), use method="observed"'
-            )
 
     def set_workers(self, workers: int) -> int:
         self.lag = workers if self.lag is None else self.lag

@@ -12,6 +12,7 @@ from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import Candidates, DatasetEpoch, one_row_each
 from smdl.loading.candidates.class_quotas import deal_equally
 from smdl.loading.ranks import Ranks
+from smdl.loading.strategies.strategy import Strategy
 from smdl.scoring.batches import height, join, take
 
 
@@ -42,6 +43,10 @@ class RandomPool(Candidates):
     def __post_init__(self) -> None:
         # A float, so that 3 and 3.0 are one: saved states are compared by their text.
         self.factor = number("factor", self.factor, "a number ≥ 1", low=1.0)
+
+    def check(self, strategy: Strategy) -> None:
+        if not strategy.needs_passes or self.factor > 1:
+            super().check(strategy)
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """Workers read the pools ahead: those do not depend on the model. Scoring waits for the weights of its step."""

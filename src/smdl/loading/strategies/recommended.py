@@ -20,6 +20,7 @@ class Recommended(Uniform):
     check_labels  whether to leave out wrong labels
     """
 
+    needs_passes = True
     needs_losses = True
     needs_label_evidence = True
     evidence = frozenset()  # the targets may be of any kind: without class numbers no label is judged

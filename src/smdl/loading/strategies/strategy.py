@@ -31,6 +31,8 @@ class Strategy:
             `smdl.scoring.label_check`, if the targets are class numbers; otherwise it gets nothing
         needs_labels: `set_labels` gets the class number of every sample of the dataset, before the first step
         needs_all: candidates must be the whole dataset, at every step: the strategy draws by its own rule
+        needs_passes: candidates must be RandomPool(1), shuffled samples: the strategy chooses nothing, it says by
+            `admitted` and `quotas` what is drawn
         needs_length: `selects_at` depends on the length of the run
         repeats: the same candidates and scores always give the same batch
         evidence: what `select` reads from the pool besides features (probabilities, labels, losses, errors); None is
@@ -62,6 +64,7 @@ class Strategy:
     needs_label_evidence: bool = False
     needs_labels: bool = False
     needs_all: bool = False
+    needs_passes: bool = False
     needs_length: bool = False
     repeats: bool = False
     gathers: bool = False
