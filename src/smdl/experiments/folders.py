@@ -7,7 +7,7 @@ from typing import Any
 
 from smdl.common.storage import disk_errors, names, unused
 from smdl.experiments.comparison_plan import ComparisonPlan, read_plan, write_plan
-from smdl.experiments.runner import changes
+from smdl.experiments.runner import chosen_options
 from smdl.training.config import TrainConfig, from_dict
 
 #: Fields of a plan that may differ between two commands that resume the same experiment.
@@ -53,7 +53,7 @@ def _part(plan: ComparisonPlan, kept: ComparisonPlan) -> ComparisonPlan:
 
 def _compared(plan: ComparisonPlan) -> dict[str, Any]:
     """Return the part of a plan that decides which runs it trains."""
-    base = plan.base if plan.metric else changes(from_dict(TrainConfig, {**plan.base}))
+    base = plan.base if plan.metric else chosen_options(from_dict(TrainConfig, {**plan.base}))
     if plan.minutes is not None:  # the steps follow from the minutes
         base = {name: value for name, value in base.items() if name != "steps"}
     return {**{name: value for name, value in asdict(plan).items() if name not in NOT_COMPARED}, "base": base}

@@ -42,9 +42,16 @@ def run_name(config: TrainConfig) -> str:
     """
     root = config.data.root if config.data.name == "folder" else None
     counted = replace(config, data=replace(config.data, root=root), num_workers=min(config.num_workers, 1))
-    text = json.dumps(changes(counted), sort_keys=True)
+    text = json.dumps(chosen_options(counted), sort_keys=True)
     name = Path(config.data.name).name.replace(":", ".")
     return f"{name}-{config.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def chosen_options(config: TrainConfig) -> dict[str, Any]:
+    """Return the options of a config that differ from their defaults. The method is one only if another one would be
+    the default."""
+    unnamed = replace(config, method=None)
+    return changes(unnamed if unnamed.method_name == config.method_name else config)
 
 
 def changes(config: Any, default: Any = None) -> dict[str, Any]:
