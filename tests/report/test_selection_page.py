@@ -10,6 +10,7 @@ import pytest
 
 import smdl
 from smdl.common.progress import Display
+from smdl.common.storage import read_json, write_json
 from smdl.experiments.comparison_plan import FolderError
 from smdl.files.choose import Chooser
 from smdl.files.request import SelectRequest
@@ -63,6 +64,10 @@ def test_the_page_shows_the_share_of_each_term(tmp_path):
     assert 0.01 < found.term_shares["redundancy"] < 0.99
     for name, share in found.term_shares.items():
         assert re.search(rf"{share:.1%}\s+of the value from {name}", page)
+    record = request.folder / "selection.json"
+    kept = read_json(record)
+    write_json(record, {name: value for name, value in kept.items() if name != "shares"}, checksum=True)
+    assert "of the value from" not in Path(render(request.folder)).read_text(), "a folder without shares has a page too"
 
 
 def test_distances_are_those_to_the_nearest_chosen_row(selection):

@@ -214,7 +214,7 @@ COMMANDS = {
             "inputs": _FILES
             | {"help": "files as smdl select takes them, a folder of images, or a project to continue"},
             "--size": _of(_whole, "rows per round", 50),
-            "--check": _of(_whole, "rows drawn at random in all, to measure the accuracy by"),
+            "--check": _of(_whole, "rows drawn at random in all, to measure the accuracy by; a forecast needs 20"),
             "--more": _flag("write the next round although the last one is not complete"),
             "--answers": _of(Path, "file with answers, such as the export of an annotation tool"),
             "--format": _of(str, "csv, jsonl, parquet, label-studio, argilla, prodigy, doccano", "csv"),

@@ -13,7 +13,7 @@ CONTRADICTION = 0.5
 JUDGED = 3
 
 
-class Suspect(NamedTuple):
+class DoubtfulAnswer(NamedTuple):
     """An answer to look at again: probes that have not seen it are for another class."""
 
     row: int
@@ -22,7 +22,7 @@ class Suspect(NamedTuple):
     probability: float
 
 
-def suspects_among(probe: Probe, rows: np.ndarray, targets: np.ndarray, names: list[Any]) -> list[Suspect]:
+def suspects_among(probe: Probe, rows: np.ndarray, targets: np.ndarray, names: list[Any]) -> list[DoubtfulAnswer]:
     """Return the suspect answers, the most suspicious first."""
     if len(np.unique(targets)) < 2:
         return []
@@ -30,4 +30,4 @@ def suspects_among(probe: Probe, rows: np.ndarray, targets: np.ndarray, names: l
     judged = np.bincount(targets)[targets] >= JUDGED
     found = np.flatnonzero(judged & (predicted != targets) & (best - own >= CONTRADICTION))
     order = found[np.argsort(own[found] - best[found], kind="stable")]
-    return [Suspect(int(rows[i]), names[targets[i]], names[predicted[i]], float(best[i])) for i in order]
+    return [DoubtfulAnswer(int(rows[i]), names[targets[i]], names[predicted[i]], float(best[i])) for i in order]

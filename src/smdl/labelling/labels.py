@@ -13,7 +13,7 @@ from smdl.engine.objective import Objective
 from smdl.engine.pool import Pool
 from smdl.engine.selection import select
 from smdl.labelling.answers import Answer, Answers, Value, as_value, row_numbers
-from smdl.labelling.doubtful_answers import Suspect, suspects_among
+from smdl.labelling.doubtful_answers import DoubtfulAnswer, suspects_among
 from smdl.labelling.forecast import CHECKS, POINTS, Accuracy, Forecast, LearningCurve, prefix_sizes, wilson
 from smdl.labelling.probe import Fitted, Probe
 
@@ -239,7 +239,7 @@ class Labels:
         """Return what each annotator says about a row."""
         return self._answers.of(row)
 
-    def suspects(self) -> list[Suspect]:
+    def suspects(self) -> list[DoubtfulAnswer]:
         """Return answers to look at again, the most suspicious first: probes that were trained without the answer give
         another class at least 0.5 more probability. Classes with fewer than three answers are not judged."""
         return suspects_among(self._probe, *self._training_rows(checks=True), self.classes)

@@ -64,7 +64,7 @@ def _facts(found: dict[str, Any], gains: np.ndarray) -> list[tuple[str, str]]:
         ("rows", f"{found['rows']:,}"),
         ("chosen", f"{len(gains):,}"),
         ("value of the objective", f"{gains.sum():.4g}"),
-        *((f"of the value from {name}", f"{share:.1%}") for name, share in found["shares"].items()),
+        *((f"of the value from {name}", f"{share:.1%}") for name, share in found.get("shares", {}).items()),
         ("seconds", f"{found['seconds']:,.1f}"),
     ]
     if found.get("recall") is not None:
