@@ -38,11 +38,18 @@ def test_three_classes_are_too_few():
     assert label_evidence(torch.zeros(5, 3), torch.zeros(5, dtype=torch.int64)) is None
 
 
-def filled(own: list[float], labels: list[int], classes: int = 10, low: list[bool] | None = None) -> LabelRecord:
-    """A record in which sample i was forwarded twice, with a label of log-probability own[i]."""
+def filled(
+    own: list[float],
+    labels: list[int],
+    low: list[bool] | None = None,
+    first: list[bool] | None = None,
+    most: list[float] | None = None,
+) -> LabelRecord:
+    """A record in which sample i was forwarded twice, with a label of log-probability own[i], one of ten."""
     n = len(own)
-    record, low = LabelRecord(n), [False] * n if low is None else low
-    columns = [own, np.full(n, -0.1), np.ones(n), low, labels, np.full(n, classes)]
+    record = LabelRecord(n)
+    low, first, most = low or [False] * n, first or [True] * n, most or [-0.1] * n
+    columns = [own, most, first, low, labels, np.full(n, 10)]
     for _ in range(2):
         record.add(np.arange(n), np.stack([np.asarray(column, float) for column in columns], axis=1))
     return record
@@ -56,24 +63,49 @@ def test_the_first_forward_of_a_sample_does_not_count():
     assert record.suspects(3).probabilities.tolist() == pytest.approx([math.exp(-2)])
 
 
-def test_the_noise_is_that_of_labels_drawn_at_random():
+@pytest.mark.parametrize("share", [0.2, 0.4])
+def test_the_noise_is_that_of_labels_drawn_at_random(share):
     rng = np.random.default_rng(0)
-    wrong = rng.random(4000) < 0.3
+    wrong = rng.random(4000) < share
     rank = np.where(wrong, rng.integers(1, 10, 4000), 0)  # of the label in the ranking of ten classes
-    record = filled([-1.0] * 4000, [0] * 4000, low=(rank >= 5).tolist())
+    record = judged(rng.integers(10, size=4000), rank)
+    assert record.noise() == pytest.approx(share, abs=0.05)
+
+
+def judged(labels: np.ndarray, rank: np.ndarray) -> LabelRecord:
+    """A record of these labels, which have these ranks among the classes: the model is as confident about all."""
+    return filled([-1.0] * len(rank), labels.tolist(), (rank >= 5).tolist(), (rank == 0).tolist())
+
+
+def test_a_model_at_chance_judges_nothing():
+    rng = np.random.default_rng(0)
+    assert judged(rng.integers(10, size=4000), rng.integers(10, size=4000)).noise() is None
+
+
+def test_a_model_that_always_says_the_most_common_class_judges_nothing():
+    """A constant ranking of the classes, 70 % of class 0. Of the others, half are in the lower half of the ranking."""
+    labels = np.where(np.random.default_rng(0).random(4000) < 0.7, 0, np.arange(4000) % 10)
+    assert judged(labels, labels).noise() is None
+
+
+def test_a_common_class_hides_no_noise():
+    """Half of the samples are of class 0, and 30 % of all labels are wrong. The model is most confident about 0."""
+    rng = np.random.default_rng(0)
+    true, wrong = np.where(rng.random(4000) < 0.5, 0, rng.integers(1, 10, 4000)), rng.random(4000) < 0.3
+    rank = np.where(wrong, rng.integers(1, 10, 4000), 0)
+    labels = (true + rank) % 10
+    most = np.where(true == 0, -0.1, -0.5).tolist()
+    record = filled([-1.0] * 4000, labels.tolist(), (rank >= 5).tolist(), (rank == 0).tolist(), most)
     assert record.noise() == pytest.approx(0.3, abs=0.05)
 
 
 def test_nothing_is_known_before_most_samples_were_forwarded_twice():
     record = LabelRecord(10)
-    row = np.array([[-5.0, -0.1, 1, 1, 0, 10]])
-    for number in range(4):
-        record.add(np.array([number]), row)
-        record.add(np.array([number]), row)
-    assert record.noise() is None
-    record.add(np.array([4]), row)
-    record.add(np.array([4]), row)
-    assert record.noise() == 1.0
+    for number in range(5):
+        assert record.noise() is None
+        for _ in range(2):
+            record.add(np.array([number]), np.array([[-5.0, -0.1, 1, 0, number, 10]]))
+    assert record.noise() == 0
 
 
 def test_bayes_rule_draws_the_line(monkeypatch):

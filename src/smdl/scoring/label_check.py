@@ -19,8 +19,11 @@ from smdl.common.saved_state import SavedState
 FEWEST_CLASSES = 4
 #: The share of the samples, those of the greatest confidence, by which the share of wrong labels is estimated.
 CONFIDENT = 0.25
-#: The model can tell if it agrees with more than this share of those of their labels that seem to be right.
+#: The model can tell if it agrees with more than this share of those of their labels that seem to be right, both less
+#: the share that a constant model agrees with.
 AGREES = 0.8
+#: Labels of which more than this share seems to be wrong cannot be judged: a model that knows nothing finds them so.
+MOST_NOISE = 0.5
 #: Labels are noisy if more than this share of all is wrong.
 NOISE = 0.12
 #: At most this part of the samples with the same label is left out.
@@ -77,7 +80,8 @@ class LabelRecord:
 
     def noise(self) -> float | None:
         """Return the estimated share of wrong labels. None as long as that cannot be told: before most samples were
-        forwarded twice, and while the model disagrees with the labels where it is most confident.
+        forwarded twice, while more than half of the labels seem to be wrong, and while the model, where it is most
+        confident, agrees with hardly more labels than a constant model does with all.
 
         Labels that were replaced at random are in the lower half of the ranking for ⌊C / 2⌋ of the C − 1 other classes.
         """
@@ -88,7 +92,8 @@ class LabelRecord:
         sure = means[np.argpartition(-means[:, 1], count - 1)[:count]]
         first, low = sure[:, 2:].mean(axis=0)
         found = min(1.0, float(low) * (self._classes - 1) / (self._classes // 2))
-        if first <= AGREES * (1 - found):
+        right, constant = 1 - found, np.bincount(self._labels[rows]).max() / len(rows)
+        if found > MOST_NOISE or right <= constant or first - constant <= AGREES * (right - constant):
             return None
         self._most = max(self._most, found)
         return found

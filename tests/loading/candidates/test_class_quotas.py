@@ -77,6 +77,15 @@ def test_pools_hold_every_class_equally_often_and_no_sample_twice(counts, size, 
         assert np.ptp(dealt[classes == c]) <= 1
 
 
+@pytest.mark.parametrize("size", [3, 9])
+def test_any_classes_may_be_in_a_batch_together(size):
+    """Six classes, and batches of no multiple of six: 20 sets of three of them may come once more than the others."""
+    classes = np.repeat(np.arange(6), 10)
+    pools = deal_equally(classes, [size] * 400, np.random.default_rng(0))
+    counts = [np.bincount(classes[pool], minlength=6) for pool in pools]
+    assert len({tuple(np.flatnonzero(count > size // 6)) for count in counts}) == 20
+
+
 def test_batches_for_a_balanced_test_set_hold_every_class_equally_often():
     data, network = tail(), model()
     loader = loader_of(network)

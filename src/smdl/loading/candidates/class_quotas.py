@@ -41,8 +41,13 @@ def _shares(counts: np.ndarray, size: int) -> np.ndarray:
 
 
 def rounded(exact: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Round to whole numbers with the same sum, a whole number: each up or down, at random, and right on average."""
+    """Round to whole numbers with the same sum, a whole number: each up or down, at random, and right on average. They
+    are rounded in random order, so that any of them may go up together."""
+    order = rng.permutation(len(exact)) if (exact % 1).any() else np.arange(len(exact))
     total = round(float(exact.sum()))
-    edges = np.floor(np.concatenate([[0.0], np.cumsum(exact)]) + rng.random() * (1 - 1e-6) + 1e-7).astype(np.int64)
+    ends = np.concatenate([[0.0], np.cumsum(exact[order])])
+    edges = np.floor(ends + rng.random() * (1 - 1e-6) + 1e-7).astype(np.int64)
     edges[-1] = edges[0] + total
-    return np.diff(edges)
+    found = np.empty(len(exact), np.int64)
+    found[order] = np.diff(edges)
+    return found
