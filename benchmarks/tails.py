@@ -43,7 +43,7 @@ ARMS = {
     "progressive": Arm("progressive"),
     "balanced softmax": Arm("uniform", softmax=True),
     "uniform+refit": Arm("uniform", "classes"),
-    "uniform, refitted by errors": Arm("uniform", "errors"),  # AFR
+    "uniform+refit by errors": Arm("uniform", "errors"),  # AFR
 }
 MEASURES = {"balanced": "all classes alike", "rare": "rare groups", "worst": "worst group"}
 
