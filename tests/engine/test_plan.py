@@ -187,3 +187,38 @@ def test_explain_takes_what_select_takes_and_refuses_what_it_refuses():
         smdl.explain(features, "redundancy", 5, groups=groups, per_group=3, partitions=2)
     with pytest.raises(TypeError, match="size is missing"):
         smdl.explain(features)
+
+
+X = np.random.default_rng(5).random((30, 3), np.float32)
+WITH_ERRORS = smdl.Pool(X, errors=X)
+
+
+@pytest.mark.parametrize(
+    ("pool", "objective", "options"),
+    [
+        (X, "paper", {}),
+        (X, "class_balance", {}),
+        (X, Objective.gradients(), {}),
+        (X, Objective.labels(probabilities=True), {}),
+        (smdl.Pool(X, np.full((30, 2), 0.5)), "gradients", {}),
+        (smdl.Pool(X, np.full((30, 2), 0.5), importance=np.ones(30)), Objective.labels(probabilities=True), {}),
+        (WITH_ERRORS, Objective.gradients(distance="correlation"), {}),
+        (WITH_ERRORS, Objective(set_cover=1.0, space="gradients"), {}),
+        (WITH_ERRORS, Objective(feature_coverage=1.0, space="gradients"), {}),
+        (smdl.Pool(X, feature_weights=np.ones(3)), "redundancy", {}),
+        (smdl.Pool.from_similarities(X @ X.T), "redundancy", {}),
+        (X, "redundancy", {"query": X}),
+        (X, "facility_location", {"away_from": X[:, :2]}),
+        (smdl.Pool.from_similarities(X @ X.T), "facility_location", {"query": np.ones((1, 1))}),
+        (X, "log_determinant", {"query": X, "optimizer": "lazy"}),
+        (X, "facility_location", {"seed": -1}),
+        (X, "facility_location", {"progress": 3}),
+        ({"features": X}, "facility_location", {}),
+    ],
+)
+def test_explain_refuses_a_pool_or_an_option_with_the_error_of_select(pool, objective, options):
+    with pytest.raises((ValueError, TypeError)) as refused:
+        smdl.select(pool, objective, 3, **options)
+    with pytest.raises(refused.type) as planned:
+        smdl.explain(pool, objective, 3, **options)
+    assert str(planned.value) == str(refused.value)

@@ -138,6 +138,7 @@ class LogDeterminant(SetTerm):
     """
 
     loops: ClassVar = {Determinant: Loops(_empty_state, _gain_of, _add_pick)}
+    beside, diminishing_about = True, False
 
     def __init__(self, geometry: Geometry, given: tuple[str, ...] = ("away_from",)) -> None:
         super().__init__(geometry)
