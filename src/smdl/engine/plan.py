@@ -255,10 +255,8 @@ def prepare(
         raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
     if size_penalty is not None and optimizer == "subset":
         raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
-    if limits is not None and optimizer == "auto":
-        optimizer = "lazy" if objective.diminishes(shape.asked) else "naive"
     # with a penalty, every row is a candidate, as in a small pool
-    ways = Ways(optimizer, len(candidates), whole=size_penalty is None, given=len(given))
+    ways = Ways(optimizer, len(candidates), size_penalty is None, len(given), limits is not None)
     plan = make_plan(objective, shape, high, ways)
     rule = Rule(plan.optimizer, plan.loops, low, high, penalty, float(epsilon), given, limits)
     return Task(plan, candidates, rule, partitions)
@@ -266,12 +264,13 @@ def prepare(
 
 class Ways(NamedTuple):
     """What else decides how to maximise: the optimizer that was asked for, the number of candidates, whether they may
-    be a random subset of the pool, and how many samples the batch has already."""
+    be a random subset of the pool, how many samples the batch has already, and whether costs or groups limit it."""
 
     optimizer: str = "auto"
     candidates: int | None = None
     whole: bool = True
     given: int = 0
+    limited: bool = False
 
 
 def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> SelectionPlan:
@@ -281,7 +280,10 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
         objective = with_sample(objective, n, size)
     engine = engine_of(objective, n, shape.device) if pool is None else objective.engine_on(pool)
     candidates = n if ways.candidates is None else ways.candidates
-    optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
+    if ways.limited and ways.optimizer == "auto":
+        optimizer = "lazy" if objective.diminishes(shape.asked) else "naive"
+    else:
+        optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
     loops = loops_of(objective, engine, shape, size + ways.given, optimizer)
     search = search_of(n, objective.space, shape.device) if engine == "graph" else None
     return SelectionPlan(objective, engine, optimizer, loops, shape._replace(pool=None), size, search)
