@@ -255,7 +255,7 @@ class Pool:
             raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
         return value
 
-    def _check_probabilities(self, rows: Tensor, tolerance: float = 1e-3) -> None:
+    def _check_probabilities(self, rows: Tensor) -> None:
         if rows.is_cpu:
             least, low, high = arithmetic.row_range(self.on_host("probabilities"))
         else:
@@ -263,7 +263,7 @@ class Pool:
             least, low, high = float(rows.min()), float(sums.min()), float(sums.max())
         if least < 0:
             raise ValueError(f"probabilities must be ≥ 0, got {least:.6g}")
-        if max(high - 1, 1 - low) > tolerance:
+        if max(high - 1, 1 - low) > 1e-3:
             sums = rows.sum(dim=1)
             row = int((sums - 1).abs().argmax())
             raise ValueError(

@@ -253,25 +253,10 @@ def select(
     pool = with_others(as_pool(pool), query, away_from)
     callable_or_none("progress", progress)
     task = prepare(
-        shape_of(pool),
-        as_objective(objective),
-        size,
-        fraction=fraction,
-        initial=initial,
-        costs=costs,
-        budget=budget,
-        groups=groups,
-        per_group=per_group,
-        shares=shares,
-        at_least=at_least,
-        optimizer=optimizer,
-        partitions=partitions,
-        epsilon=epsilon,
-        exclude=exclude,
-        among=among,
-        size_penalty=size_penalty,
-        threads=threads,
-    )
+        shape_of(pool), as_objective(objective), size, fraction=fraction, initial=initial, costs=costs, budget=budget,
+        groups=groups, per_group=per_group, shares=shares, at_least=at_least, optimizer=optimizer, threads=threads,
+        partitions=partitions, epsilon=epsilon, exclude=exclude, among=among, size_penalty=size_penalty,
+    )  # fmt: skip
     stream(seed)  # checked here: it is seldom needed
     chosen = carry_out(task, pool, seed, threads, spread, progress)
     if pool.is_torch:
