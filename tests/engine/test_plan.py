@@ -13,7 +13,7 @@ import smdl
 from smdl.common import memory
 from smdl.engine import geometry, plan
 from smdl.engine.greedy import kernels, maximise, subset
-from smdl.engine.objective import OTHERS, Objective
+from smdl.engine.objective import OTHERS, Objective, Problem
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.pair_sums import PairSums
 from tests.conftest import objectives, pools
@@ -101,7 +101,7 @@ def test_limits_of_the_process_count_as_memory():
     assert 0 < memory.available() < 1 << 50
 
 
-def ways_of(pool: smdl.Pool, objective: Objective, size: Any, **options) -> tuple[str, str, str, smdl.Selection]:
+def ways_of(pool: smdl.Pool, objective: Objective, size: Any, **options) -> tuple[str, str, str, Problem]:
     """Select, and return engine, optimizer and loops as they ran: which code was entered, and with what."""
     ran: list[tuple[str, str]] = []
     exact, stochastic, lists, torch = kernels.exact, kernels.stochastic, subset.Staged.run, maximise._Torch.run
@@ -139,11 +139,13 @@ def ways_of(pool: smdl.Pool, objective: Objective, size: Any, **options) -> tupl
     (optimizer, loops), *rest = dict.fromkeys(ran)
     assert not rest
     engines = {"similarities": "dense", "graph": "graph", "covered": "sample"}
-    held = chosen._problem.geometry.__dict__
+    problem = chosen._problem
+    assert problem is not None
+    held = problem.geometry.__dict__
     engine = [name for part, name in engines.items() if held.get(part) is not None]
     if not engine:
         engine = ["blocks" if objective.covering else "rows"]
-    return engine[0], optimizer, loops, chosen
+    return engine[0], optimizer, loops, problem
 
 
 @settings(max_examples=80)
@@ -180,14 +182,14 @@ def test_what_ran_is_what_the_plan_says(pool, objective, data):
         size, options["size_penalty"] = (1, 3), 0.01
     with mock.patch.object(geometry, "holds_matrix", return_value=data.draw(st.booleans())):
         planned = smdl.explain(pool, objective, size, seed=3, **options)
-        engine, optimizer, loops, chosen = ways_of(pool, objective, size, seed=3, **options)
+        engine, optimizer, loops, problem = ways_of(pool, objective, size, seed=3, **options)
         assert smdl.explain(pool, objective, size, **options).engine == planned.engine
     if all(float(row) == 0 for row in pool.features.std(dim=0)) or n == 1:
         return  # all samples are the same point: there is no similarity to hold
     expected = planned.optimizer
     if expected == "subset" and planned.loops != "lists":
         expected = "lazy"  # among the random candidates
-    if objective.covering and any(term.unit == 0 for term in chosen._problem.set_terms.values()):
+    if objective.covering and any(term.unit == 0 for term in problem.set_terms.values()):
         return  # all gradients or centred rows are the same point, or none is like the query
     assert (optimizer, loops) == (expected, planned.loops)
     if objective.covering == ("graph_cut",) and "query" in options:
