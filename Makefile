@@ -67,7 +67,8 @@ bench: .venv/.benched
 docs: .venv/.documented
 	OMP_WAIT_POLICY=passive NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-# The distribution, checked: its metadata, and the code of the first page with the wheel in a fresh environment.
+# The distribution, checked: its metadata, and in a fresh environment the code of the first page with the wheel alone, and
+# smdl select with its extra and nothing that only training needs.
 dist: .venv/.released
 	rm -rf dist $(WHEEL)
 	$(BIN)/python -m build --outdir dist .
@@ -75,6 +76,8 @@ dist: .venv/.released
 	$(PYTHON) -m venv $(WHEEL)
 	$(WHEEL)/bin/python $(PIP) -c constraints.txt dist/*.whl
 	cd dist && ../$(WHEEL)/bin/smdl --version && ../$(WHEEL)/bin/python -P ../tests/wheel.py
+	$(WHEEL)/bin/python $(PIP) -c constraints.txt "$$(echo dist/*.whl)[select]"
+	cd dist && ../$(WHEEL)/bin/python -P ../tests/wheel.py select
 
 install: .venv/.installed
 

@@ -205,7 +205,13 @@ def test_bad_input_is_refused_with_the_rule_and_the_value():
     refused("query must have at least one row", WORDS, "graph_cut", 1, query=WORDS[:0])
     both = smdl.Objective(facility_location=1.0, saturated_coverage=1.0)
     refused("saturated_coverage has no form for a query", WORDS, both, 1, query=WORDS)
-    refused("away_from is about facility_location or graph_cut", WORDS, "disparity_sum", 1, away_from=WORDS)
+    refused(
+        "away_from is about facility_location or log_determinant or graph_cut",
+        WORDS,
+        "disparity_sum",
+        1,
+        away_from=WORDS,
+    )
     sparse = smdl.Pool.from_similarities(scipy.sparse.eye(3))
     refused("graph_cut reads similarities of single pairs: pass a dense matrix", sparse, "graph_cut", 1)
     with pytest.raises(ValueError, match="one number per feature: 4 features, 2 weights"):

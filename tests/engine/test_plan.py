@@ -1,6 +1,7 @@
 """The plan says how a selection will be done, and `select` does it that way."""
 
 import inspect
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -12,7 +13,9 @@ import smdl
 from smdl.common import memory
 from smdl.engine import geometry, plan
 from smdl.engine.greedy import kernels, maximise, subset
-from smdl.engine.objective import OTHERS, Objective
+from smdl.engine.objective import OTHERS, Objective, Problem
+from smdl.engine.terms import TERMS
+from smdl.engine.terms.pair_sums import PairSums
 from tests.conftest import objectives, pools
 
 LOCATION = Objective(facility_location=1.0)
@@ -98,10 +101,11 @@ def test_limits_of_the_process_count_as_memory():
     assert 0 < memory.available() < 1 << 50
 
 
-def ways_of(pool: smdl.Pool, objective: Objective, size: int, **options) -> tuple[str, str, str, smdl.Selection]:
+def ways_of(pool: smdl.Pool, objective: Objective, size: Any, **options) -> tuple[str, str, str, Problem]:
     """Select, and return engine, optimizer and loops as they ran: which code was entered, and with what."""
     ran: list[tuple[str, str]] = []
     exact, stochastic, lists, torch = kernels.exact, kernels.stochastic, subset.Staged.run, maximise._Torch.run
+    both_ends = maximise.from_both_ends
 
     def compiled_exact(*arguments):
         ran.append(("lazy" if arguments[5] else "naive", "compiled"))
@@ -120,7 +124,12 @@ def ways_of(pool: smdl.Pool, objective: Objective, size: int, **options) -> tupl
         ran.append((self.rule.optimizer, "torch"))
         return torch(self)
 
+    def bidirectional(*arguments):
+        ran.append(("bidirectional", "torch"))
+        return both_ends(*arguments)
+
     with (
+        mock.patch.object(maximise, "from_both_ends", bidirectional),
         mock.patch.object(kernels, "exact", compiled_exact),
         mock.patch.object(kernels, "stochastic", compiled_stochastic),
         mock.patch.object(subset.Staged, "run", listed),
@@ -130,50 +139,62 @@ def ways_of(pool: smdl.Pool, objective: Objective, size: int, **options) -> tupl
     (optimizer, loops), *rest = dict.fromkeys(ran)
     assert not rest
     engines = {"similarities": "dense", "graph": "graph", "covered": "sample"}
-    held = next(iter(pool.problems.values())).geometry.__dict__
+    problem = chosen._problem
+    assert problem is not None
+    held = problem.geometry.__dict__
     engine = [name for part, name in engines.items() if held.get(part) is not None]
     if not engine:
         engine = ["blocks" if objective.covering else "rows"]
-    return engine[0], optimizer, loops, chosen
+    return engine[0], optimizer, loops, problem
 
 
 @settings(max_examples=80)
 @given(pool=pools(smallest=6), objective=objectives(), data=st.data())
 def test_what_ran_is_what_the_plan_says(pool, objective, data):
     options, n = {}, len(pool)
+    if any(TERMS[name].beside for name in objective.weights) and objective.space == "features":
+        names = data.draw(st.sets(st.sampled_from(OTHERS)))
+        options = {name: pool.features[:2] for name in names if "saturated_coverage" not in objective.weights}
     way = data.draw(st.sampled_from(["auto", "naive", "lazy", "stochastic", "subset"]))
-    if way not in ("lazy", "subset") or objective.diminishing:
+    if way not in ("lazy", "subset") or objective.diminishes("query" in options):
         options["optimizer"] = way
-    kind = data.draw(st.sampled_from(["plain", "initial", "limits", "penalty", "partitions", "among"]))
+    kinds = ["plain", "initial", "limits", "shares", "penalty", "partitions", "among", "exclude", "fraction"]
+    kind = data.draw(st.sampled_from(kinds))
     if kind == "limits" and options.get("optimizer") not in ("stochastic", "subset"):
         options |= {"groups": np.arange(n) % 2, "per_group": 2, "costs": np.ones(n), "budget": 4.0}
+    if kind == "shares" and options.get("optimizer") not in ("stochastic", "subset"):
+        options |= {"groups": np.arange(n) % 2, "shares": "input"}
+    if kind == "exclude":
+        options["exclude"] = [1]
     if kind == "initial":
         options["initial"] = [0, 3]
     if kind == "partitions":
         options["partitions"] = 2
     if kind == "among":
         options["among"] = [0, 1, 2, 4]
-    size: int | tuple[int, int] = 2
+    size: int | tuple[int, int] | None = 2
+    if kind == "fraction":
+        size, options["fraction"] = None, 0.4
+    falls = [issubclass(TERMS[name], PairSums) for name in objective.set_terms]
+    if kind == "plain" and falls and all(falls) and objective.has_value:
+        size, options["optimizer"] = None, "bidirectional"
     if kind == "penalty" and options.get("optimizer") != "subset":
         size, options["size_penalty"] = (1, 3), 0.01
     with mock.patch.object(geometry, "holds_matrix", return_value=data.draw(st.booleans())):
         planned = smdl.explain(pool, objective, size, seed=3, **options)
-        engine, optimizer, loops, _ = ways_of(pool, objective, size, seed=3, **options)
+        engine, optimizer, loops, problem = ways_of(pool, objective, size, seed=3, **options)
         assert smdl.explain(pool, objective, size, **options).engine == planned.engine
     if all(float(row) == 0 for row in pool.features.std(dim=0)) or n == 1:
         return  # all samples are the same point: there is no similarity to hold
     expected = planned.optimizer
     if expected == "subset" and planned.loops != "lists":
         expected = "lazy"  # among the random candidates
-    if pool.problems and objective.covering and held_nothing(pool):
-        return
+    if objective.covering and any(term.unit == 0 for term in problem.set_terms.values()):
+        return  # all gradients or centred rows are the same point, or none is like the query
     assert (optimizer, loops) == (expected, planned.loops)
+    if objective.covering == ("graph_cut",) and "query" in options:
+        return  # it reads similarities to the query alone
     assert engine == planned.engine
-
-
-def held_nothing(pool: smdl.Pool) -> bool:
-    """Whether all gradients or centred rows are the same point."""
-    return any(term.unit == 0 for problem in pool.problems.values() for term in problem.set_terms.values())
 
 
 def test_explain_takes_what_select_takes_and_refuses_what_it_refuses():
@@ -187,3 +208,38 @@ def test_explain_takes_what_select_takes_and_refuses_what_it_refuses():
         smdl.explain(features, "redundancy", 5, groups=groups, per_group=3, partitions=2)
     with pytest.raises(TypeError, match="size is missing"):
         smdl.explain(features)
+
+
+X = np.random.default_rng(5).random((30, 3), np.float32)
+WITH_ERRORS = smdl.Pool(X, errors=X)
+
+
+@pytest.mark.parametrize(
+    ("pool", "objective", "options"),
+    [
+        (X, "paper", {}),
+        (X, "class_balance", {}),
+        (X, Objective.gradients(), {}),
+        (X, Objective.labels(probabilities=True), {}),
+        (smdl.Pool(X, np.full((30, 2), 0.5)), "gradients", {}),
+        (smdl.Pool(X, np.full((30, 2), 0.5), importance=np.ones(30)), Objective.labels(probabilities=True), {}),
+        (WITH_ERRORS, Objective.gradients(distance="correlation"), {}),
+        (WITH_ERRORS, Objective(set_cover=1.0, space="gradients"), {}),
+        (WITH_ERRORS, Objective(feature_coverage=1.0, space="gradients"), {}),
+        (smdl.Pool(X, feature_weights=np.ones(3)), "redundancy", {}),
+        (smdl.Pool.from_similarities(X @ X.T), "redundancy", {}),
+        (X, "redundancy", {"query": X}),
+        (X, "facility_location", {"away_from": X[:, :2]}),
+        (smdl.Pool.from_similarities(X @ X.T), "facility_location", {"query": np.ones((1, 1))}),
+        (X, "log_determinant", {"query": X, "optimizer": "lazy"}),
+        (X, "facility_location", {"seed": -1}),
+        (X, "facility_location", {"progress": 3}),
+        ({"features": X}, "facility_location", {}),
+    ],
+)
+def test_explain_refuses_a_pool_or_an_option_with_the_error_of_select(pool, objective, options):
+    with pytest.raises((ValueError, TypeError)) as refused:
+        smdl.select(pool, objective, 3, **options)
+    with pytest.raises(refused.type) as planned:
+        smdl.explain(pool, objective, 3, **options)
+    assert str(planned.value) == str(refused.value)

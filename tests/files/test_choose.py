@@ -18,8 +18,9 @@ import smdl
 from smdl.cli.commands import main
 from smdl.common.progress import Display
 from smdl.common.storage import read_json
-from smdl.files import choose, file_plan
+from smdl.files import choose, file_plan, job
 from smdl.files.choose import Chooser
+from smdl.files.explanation import selections
 from smdl.files.job import Job, merge_objective
 from smdl.files.request import SelectRequest
 from smdl.report.selection_page import render_selection
@@ -350,6 +351,37 @@ def test_explain_prints_the_plan_and_writes_nothing(capsys):
     ):
         assert words in printed
     assert sorted(Path.cwd().rglob("*")) == before
+
+
+PER_STEP = {"redundancy": 1.0, "normalize": "candidates"}
+
+
+@pytest.mark.parametrize("objective", ["facility_location", "disparity_sum", "log_determinant", PER_STEP], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"query": "few.npy", "initial": "first.npy"}, {"groups": "g.npy", "per_group": 3}]
+)
+def test_explain_plans_what_every_selection_runs(objective, given, monkeypatch):
+    np.save("few.npy", np.ones((2, 4), np.float32))
+    np.save("first.npy", np.arange(3))
+    np.save("g.npy", np.arange(300) % 5)
+    if objective in ("disparity_sum", PER_STEP):
+        given = {name: value for name, value in given.items() if name != "query"}
+    ran = []
+
+    def select(*arguments, **options):
+        ran.append(smdl.explain(*arguments, **options))
+        return smdl.select(*arguments, **options)
+
+    monkeypatch.setattr(job, "select", select)
+    request = {"objective": objective, "size": 6, "partitions": 3, **given}
+    planned = selections(Chooser(SelectRequest(inputs=("shards",), out=Path("no.npy"), **request))._job(job.NO_ROWS))
+    chosen(**request)
+
+    def way(plan):
+        return plan.engine, plan.optimizer, plan.loops, plan.size, plan.search
+
+    assert {way(plan) for plan in ran} == {way(plan) for _, plan in planned}
+    assert min(plan.shape.others for _, plan in planned) == ran[0].shape.others
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -176,10 +176,11 @@ def squared_distances(features: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 @reordered
-def _squared_norm(x: np.ndarray, i: int) -> float:
+def wide_products(x: np.ndarray, i: int, j: int) -> float:
+    """Return ⟨x_i, x_j⟩ in float64."""
     total = 0.0
     for u in range(x.shape[1]):
-        total += np.float64(value(x, i, u)) * np.float64(value(x, i, u))
+        total += np.float64(value(x, i, u)) * np.float64(value(x, j, u))
     return total
 
 
@@ -188,7 +189,7 @@ def squared_norms(features: np.ndarray) -> np.ndarray:
     """Return ‖x_i‖² of every row, (N, D) -> (N,); squares are added in any order."""
     out = np.empty(len(features))
     for i in range(len(features)):
-        out[i] = _squared_norm(features, i)
+        out[i] = wide_products(features, i, i)
     return out
 
 
@@ -204,7 +205,7 @@ def gradient_norms(features: np.ndarray, errors: np.ndarray, bias: float, e: np.
     """Write ‖e‖² and ‖f‖² + bias, (N,), to `e` and `f`. Return the largest ‖g‖ = ‖e‖ ‖f‖."""
     longest = 0.0
     for i in range(len(features)):
-        e[i], f[i] = _squared_norm(errors, i), _squared_norm(features, i) + bias
+        e[i], f[i] = wide_products(errors, i, i), wide_products(features, i, i) + bias
         longest = max(longest, math.sqrt(e[i] * f[i]))
     return longest
 

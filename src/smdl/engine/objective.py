@@ -141,7 +141,7 @@ class Objective:
 
     def diminishes(self, asked: bool) -> bool:
         """Whether gains diminish over a pool, `asked` about a query or not."""
-        return self.diminishing and not (asked and "log_determinant" in self.weights)
+        return self.diminishing and not (asked and not all(TERMS[name].diminishing_about for name in self.weights))
 
     @property
     def has_value(self) -> bool:
@@ -230,41 +230,13 @@ class Problem:
 
     def __init__(self, objective: Objective, pool: Pool, engine: str) -> None:
         self.objective, self.pool = objective, pool
-        for name in objective.weights:
-            self._check_evidence(name, TERMS[name].needs)
-        if objective.space == "gradients":
-            self._check_errors()
-        if objective.importance is not None:
-            self._check_evidence('importance="uncertainty"', ("probabilities",))
-            if pool.importance is not None:
-                raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
-        if pool.similarities is not None:
-            _check_similarities(objective, sparse=isinstance(pool.similarities, tuple))
-        if pool.feature_weights is not None and not set(WEIGHTED) & set(objective.weights):
-            raise ValueError(f"feature_weights are for {' and '.join(WEIGHTED)}: the objective has {_names(objective)}")
-        for name in OTHERS:
-            if getattr(pool, name) is not None:
-                check_others(name, objective, pool.similarities is not None)
+        check_pool(objective, pool)
         self._scores: dict[str, np.ndarray] = {}  # of modular terms
         self.diminishing = objective.diminishes(pool.query is not None)
         self.ranges: dict[str, tuple[float, float]] = {}
         self.geometry = Geometry(objective, pool, engine)
         self.modular = self._modular()  # (N,) float64 on the host: Σ weight · scaled score
         self.set_terms: dict[str, SetTerm] = {name: TERMS[name](self.geometry) for name in objective.set_terms}
-
-    def _check_evidence(self, who: str, needs: tuple[str, ...]) -> None:
-        for need in needs:
-            if getattr(self.pool, need) is None:
-                raise ValueError(f"{who} needs {need}: pass them as Pool({need}=...)")
-
-    def _check_errors(self) -> None:
-        if self.pool.given_errors is None:
-            self._check_evidence('space="gradients"', ("probabilities", "labels"))
-        elif self.objective.distance == "correlation":
-            raise ValueError(
-                'distance="correlation" in space="gradients" needs the errors of cross-entropy, which sum to zero,'
-                ' and this pool has others: use distance="cosine"'
-            )
 
     def _modular(self) -> np.ndarray:
         total = np.zeros(len(self.pool))
@@ -290,24 +262,55 @@ class Problem:
         return self.objective.weights[name] / unit if unit > 0 else 0.0
 
 
-#: Features of samples outside of the pool, by their names in `Pool` and `select`, and the terms that use them.
-_COVERS = ("set_cover", "probabilistic_set_cover")
-OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("query", "away_from"), ("facility_location", "graph_cut", "log_determinant", *_COVERS)
-)
-
-#: Terms that read the weights of features.
-WEIGHTED = _COVERS
+#: Features of samples outside of the pool, by their names in `Pool` and `select`.
+OTHERS = ("query", "away_from")
 
 
-def _names(objective: Objective) -> str:
-    return ", ".join(objective.weights)
+def check_pool(objective: Objective, pool: Pool) -> None:
+    """Raise an error if an objective needs what a pool does not have, or has no use for what it has. The values of
+    features are not read: terms check those."""
+    for name in objective.weights:
+        _check_evidence(pool, name, TERMS[name].needs)
+    if objective.space == "gradients":
+        _check_gradients(objective, pool)
+    if objective.importance is not None:
+        _check_evidence(pool, 'importance="uncertainty"', ("probabilities",))
+        if pool.importance is not None:
+            raise ValueError('Pool(importance=...) and importance="uncertainty" are both given: choose one of them')
+    if pool.similarities is not None:
+        _check_similarities(objective, sparse=isinstance(pool.similarities, tuple))
+    if pool.feature_weights is not None and not any(TERMS[name].weighted for name in objective.weights):
+        users = " and ".join(name for name, term in TERMS.items() if term.weighted)
+        raise ValueError(f"feature_weights are for {users}: the objective has {', '.join(objective.weights)}")
+    for name in OTHERS:
+        if getattr(pool, name) is not None:
+            check_others(name, objective, pool.similarities is not None)
+
+
+def _check_evidence(pool: Pool, who: str, needs: tuple[str, ...]) -> None:
+    for need in needs:
+        if getattr(pool, need) is None:
+            raise ValueError(f"{who} needs {need}: pass them as Pool({need}=...)")
+
+
+def _check_gradients(objective: Objective, pool: Pool) -> None:
+    for name in objective.weights:
+        if not TERMS[name].signed:
+            raise ValueError(f'{name} needs features ≥ 0, but gradients are signed: use space="features"')
+    if pool.given_errors is None:
+        _check_evidence(pool, 'space="gradients"', ("probabilities", "labels"))
+    elif objective.distance == "correlation":
+        raise ValueError(
+            'distance="correlation" in space="gradients" needs the errors of cross-entropy, which sum to zero,'
+            ' and this pool has others: use distance="cosine"'
+        )
 
 
 def check_others(name: str, objective: Objective, similarities: bool = False) -> None:
     """Raise an error if an objective has no use for a query or for away_from."""
-    if not any(term in objective.weights for term in OTHERS[name]):
-        raise ValueError(f"{name} is about {' or '.join(OTHERS[name])}: the objective has {_names(objective)}")
+    if not any(TERMS[term].beside for term in objective.weights):
+        users = " or ".join(term for term in TERMS if TERMS[term].beside)
+        raise ValueError(f"{name} is about {users}: the objective has {', '.join(objective.weights)}")
     if objective.space == "gradients":
         raise ValueError(f'{name} needs space="features": its samples have no gradients')
     if name == "query" and "saturated_coverage" in objective.weights:
@@ -317,11 +320,7 @@ def check_others(name: str, objective: Objective, similarities: bool = False) ->
 
 
 #: Terms that need no features.
-_WITHOUT_FEATURES = (
-    "class_balance",
-    "utility",
-    *(name for name, term in TERMS.items() if term.covers or term.pairwise),
-)
+_WITHOUT_FEATURES = [name for name, term in TERMS.items() if term.featureless or term.covers or term.pairwise]
 
 
 def _check_similarities(objective: Objective, sparse: bool) -> None:

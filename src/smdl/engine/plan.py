@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from smdl.common.messages import check_keywords
+from smdl.common.messages import callable_or_none, check_keywords
 from smdl.common.names import ObjectiveName
 from smdl.common.units import duration, size_text
 from smdl.engine.geometry import EXACT, engine_of, keeps
@@ -19,8 +19,9 @@ from smdl.engine.greedy.maximise import Rule
 from smdl.engine.greedy.subset import ENTRIES, candidates_for
 from smdl.engine.limits import balance_of, candidates_of, check_indices, check_search, check_size, make_limits, size_of
 from smdl.engine.neighbours import PROBES, SEARCHES, cells_of, search_of
-from smdl.engine.objective import OTHERS, Objective, as_objective, check_others
-from smdl.engine.pool import HALVES, LARGE, Array, Pool, other_rows
+from smdl.engine.objective import OTHERS, Objective, as_objective, check_pool
+from smdl.engine.pool import HALVES, LARGE, Array, Pool, check_kind, with_others
+from smdl.engine.randomness import stream
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
 
@@ -167,7 +168,7 @@ def explain(
     """Return the plan that `select` with the same arguments carries out: `print` it.
 
     Args:
-        pool: A Pool, or features alone, (N, D). Only the shape of features is read.
+        pool: A Pool, or features alone, (N, D). Only the shape of features is read, not their values.
         objective: An Objective, or the name of a preset or of a term.
         size: How many samples to pick, or (low, high).
         options: Every other option of `select`.
@@ -176,7 +177,7 @@ def explain(
         The plan: `engine`, `optimizer`, `objective` (with the sample that is used), `memory`, `passes`, `seconds`.
 
     Raises:
-        ValueError: If `select` would refuse the arguments.
+        ValueError: If `select` would refuse the arguments, whatever the values of the features are.
 
     Examples:
         >>> import numpy as np, smdl
@@ -186,15 +187,15 @@ def explain(
     idle = ("seed", "spread", "progress")  # they change nothing about the way
     known = {"pool", *signature(prepare).parameters, *OTHERS, *idle} - {"shape"}
     check_keywords("explain", options, known)
-    for name in idle:
-        options.pop(name, None)
+    stream(options.pop("seed", 0))
+    callable_or_none("progress", options.pop("progress", None))
+    options.pop("spread", None)
     shape, wanted = shape_of(pool), as_objective(objective)
-    for name in OTHERS:
-        rows = options.pop(name, None)
-        if rows is not None:
-            check_others(name, wanted, shape.pool is not None and shape.pool.similarities is not None)
-            count = shape.others + len(other_rows(name, rows, shape.features))
-            shape = shape._replace(others=count, asked=shape.asked or name == "query")
+    held = shape.pool or Pool(np.zeros((1, shape.features), np.float32))  # features alone, unread
+    held = with_others(held, options.pop("query", None), options.pop("away_from", None))
+    check_pool(wanted, held)
+    others, asked = shape_of(held)[-2:]
+    shape = shape._replace(pool=shape.pool and held, others=others, asked=asked)
     return prepare(shape, wanted, size, **options).plan
 
 
@@ -204,6 +205,7 @@ def shape_of(pool: Any) -> Shape:
         others = sum(len(rows) for rows in (pool.query, pool.away_from) if rows is not None)
         half, asked = pool.features.dtype in HALVES, pool.query is not None
         return Shape(len(pool), pool.features.shape[1], pool.device, half, pool, others, asked)
+    check_kind(pool)
     features, shape = pool, getattr(pool, "shape", None) or np.shape(pool)
     if len(shape) != 2:
         raise ValueError(f"features must have two dimensions (samples, columns), got shape {tuple(shape)}")
@@ -253,10 +255,8 @@ def prepare(
         raise ValueError("costs and groups need partitions=1 and the optimizer lazy or naive")
     if size_penalty is not None and optimizer == "subset":
         raise ValueError("size_penalty needs the optimizer lazy, naive or stochastic")
-    if limits is not None and optimizer == "auto":
-        optimizer = "lazy" if objective.diminishes(shape.asked) else "naive"
     # with a penalty, every row is a candidate, as in a small pool
-    ways = Ways(optimizer, len(candidates), whole=size_penalty is None, given=len(given))
+    ways = Ways(optimizer, len(candidates), size_penalty is None, len(given), limits is not None)
     plan = make_plan(objective, shape, high, ways)
     rule = Rule(plan.optimizer, plan.loops, low, high, penalty, float(epsilon), given, limits)
     return Task(plan, candidates, rule, partitions)
@@ -264,12 +264,13 @@ def prepare(
 
 class Ways(NamedTuple):
     """What else decides how to maximise: the optimizer that was asked for, the number of candidates, whether they may
-    be a random subset of the pool, and how many samples the batch has already."""
+    be a random subset of the pool, how many samples the batch has already, and whether costs or groups limit it."""
 
     optimizer: str = "auto"
     candidates: int | None = None
     whole: bool = True
     given: int = 0
+    limited: bool = False
 
 
 def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> SelectionPlan:
@@ -279,7 +280,10 @@ def make_plan(objective: Objective, shape: Shape, size: int, ways: Ways) -> Sele
         objective = with_sample(objective, n, size)
     engine = engine_of(objective, n, shape.device) if pool is None else objective.engine_on(pool)
     candidates = n if ways.candidates is None else ways.candidates
-    optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
+    if ways.limited and ways.optimizer == "auto":
+        optimizer = "lazy" if objective.diminishes(shape.asked) else "naive"
+    else:
+        optimizer = resolve_optimizer(ways.optimizer, objective, n if ways.whole else 0, candidates, size, shape.asked)
     loops = loops_of(objective, engine, shape, size + ways.given, optimizer)
     search = search_of(n, objective.space, shape.device) if engine == "graph" else None
     return SelectionPlan(objective, engine, optimizer, loops, shape._replace(pool=None), size, search)
@@ -313,7 +317,8 @@ def resolve_optimizer(
         rising = [name for name in objective.weights if not TERMS[name].diminishing]
         what = f"those of {rising[0]} do not" if rising else 'with normalize="candidates" they do not'
         if objective.diminishing:
-            what = "those of log_determinant with a query do not"
+            rising = [name for name in objective.weights if not TERMS[name].diminishing_about]
+            what = f"those of {rising[0]} with a query do not"
         raise ValueError(f"{optimizer} needs gains that diminish, and {what}: choose naive or stochastic")
     return optimizer
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smdl.common.messages import names_checked, true_or_false, unknown
+from smdl.common.messages import choice, names_checked, true_or_false, unknown
 from smdl.engine import arithmetic
 
 Array = np.ndarray | Tensor | Sequence[Any]
@@ -255,7 +255,7 @@ class Pool:
             raise ValueError(f"{name} must be on the features' device {self.device}, got {value.device}")
         return value
 
-    def _check_probabilities(self, rows: Tensor, tolerance: float = 1e-3) -> None:
+    def _check_probabilities(self, rows: Tensor) -> None:
         if rows.is_cpu:
             least, low, high = arithmetic.row_range(self.on_host("probabilities"))
         else:
@@ -263,7 +263,7 @@ class Pool:
             least, low, high = float(rows.min()), float(sums.min()), float(sums.max())
         if least < 0:
             raise ValueError(f"probabilities must be ≥ 0, got {least:.6g}")
-        if max(high - 1, 1 - low) > tolerance:
+        if max(high - 1, 1 - low) > 1e-3:
             sums = rows.sum(dim=1)
             row = int((sums - 1).abs().argmax())
             raise ValueError(
@@ -390,6 +390,25 @@ def _float_type(name: str, tensor: Tensor) -> torch.dtype:
 def finite(name: str, value: Array) -> Tensor:
     """Return a tensor of finite numbers of any shape; errors call it `name`."""
     return _floats(name, value)[0]
+
+
+def check_kind(features: Any) -> None:
+    """Raise an error for features that are no array, such as a data frame."""
+    if not isinstance(features, np.ndarray | Tensor | list | tuple):
+        raise TypeError(choice("pool", type(features).__name__, "a smdl.Pool, or features as an array or a tensor"))
+
+
+def with_others(pool: Pool, query: Array | None, away_from: Array | None) -> Pool:
+    """Return the pool with this query and these samples to keep away from; None leaves the pool's own. The features
+    are not read."""
+    given = {name: rows for name, rows in (("query", query), ("away_from", away_from)) if rows is not None}
+    if not given:
+        return pool
+    twin = pool.without_scores()
+    twin.__dict__.update({name: other_rows(name, rows, pool.features.shape[1]) for name, rows in given.items()})
+    if query is not None:  # similarities that are kept are those to the query
+        twin.kept = {}
+    return twin
 
 
 def as_matrix(name: str, value: Array) -> Tensor:

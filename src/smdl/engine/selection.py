@@ -18,7 +18,7 @@ from smdl.engine.greedy.partition import Spread, get_mini_batch
 from smdl.engine.limits import as_array, check_indices
 from smdl.engine.objective import Objective, Problem, as_objective
 from smdl.engine.plan import LONG, Task, prepare, shape_of
-from smdl.engine.pool import Array, Pool
+from smdl.engine.pool import Array, Pool, check_kind, with_others
 from smdl.engine.randomness import stream
 from smdl.engine.terms import TERMS
 from smdl.engine.terms.facility_location import FacilityLocation
@@ -253,25 +253,10 @@ def select(
     pool = with_others(as_pool(pool), query, away_from)
     callable_or_none("progress", progress)
     task = prepare(
-        shape_of(pool),
-        as_objective(objective),
-        size,
-        fraction=fraction,
-        initial=initial,
-        costs=costs,
-        budget=budget,
-        groups=groups,
-        per_group=per_group,
-        shares=shares,
-        at_least=at_least,
-        optimizer=optimizer,
-        partitions=partitions,
-        epsilon=epsilon,
-        exclude=exclude,
-        among=among,
-        size_penalty=size_penalty,
-        threads=threads,
-    )
+        shape_of(pool), as_objective(objective), size, fraction=fraction, initial=initial, costs=costs, budget=budget,
+        groups=groups, per_group=per_group, shares=shares, at_least=at_least, optimizer=optimizer, threads=threads,
+        partitions=partitions, epsilon=epsilon, exclude=exclude, among=among, size_penalty=size_penalty,
+    )  # fmt: skip
     stream(seed)  # checked here: it is seldom needed
     chosen = carry_out(task, pool, seed, threads, spread, progress)
     if pool.is_torch:
@@ -327,15 +312,8 @@ def as_pool(pool: Pool | Array) -> Pool:
     """Return a Pool; arrays and tensors become its features."""
     if isinstance(pool, Pool):
         return pool
-    if not isinstance(pool, np.ndarray | torch.Tensor | list | tuple):
-        raise TypeError(choice("pool", type(pool).__name__, "a smdl.Pool, or features as an array or a tensor"))
+    check_kind(pool)
     return Pool(pool)
-
-
-def with_others(pool: Pool, query: Array | None, away_from: Array | None) -> Pool:
-    """Return the pool with this query and these samples to keep away from; None leaves the pool's own."""
-    given = {name: rows for name, rows in (("query", query), ("away_from", away_from)) if rows is not None}
-    return pool.changed(**given) if given else pool
 
 
 @names_checked

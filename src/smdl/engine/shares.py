@@ -1,7 +1,8 @@
 """Quotas from shares: how many picks each group gets, between a least and a most number per group."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -49,13 +50,10 @@ def _wanted(shares: Any, names: list[Any], counts: np.ndarray) -> np.ndarray:
         return counts.astype(np.float64) if shares == "input" else np.ones(len(names))
     if not isinstance(shares, Mapping):
         raise TypeError(choice("shares", shares, f"{', '.join(SHARES)}, or a share per group"))
-    unknown = [name for name in shares if name not in names]
-    if unknown:
-        raise ValueError(f"shares names the group {unknown[0]!r}, which no candidate has; groups are {names[:10]}")
-    found = [number(f"shares[{name!r}]", shares.get(name, 0.0), "a number ≥ 0", low=0.0) for name in names]
-    if not any(found):
+    found = _by_name("shares", shares, names, 0.0, partial(number, allowed="a number ≥ 0", low=0.0))
+    if not found.any():
         raise ValueError("shares must give at least one group more than 0")
-    return np.array(found, np.float64)
+    return found
 
 
 def _per_name(option: str, value: Any, names: list[Any], missing: int) -> np.ndarray:
@@ -63,11 +61,14 @@ def _per_name(option: str, value: Any, names: list[Any], missing: int) -> np.nda
         return np.full(len(names), missing, np.int64)
     if not isinstance(value, Mapping):
         return np.full(len(names), whole_number(option, value, least=0), np.int64)
-    unknown = [name for name in value if name not in names]
+    return _by_name(option, value, names, missing, partial(whole_number, least=0))
+
+
+def _by_name(option: str, given: Mapping[Any, Any], names: list[Any], missing: Any, check: Callable) -> np.ndarray:
+    unknown = [name for name in given if name not in names]
     if unknown:
         raise ValueError(f"{option} names the group {unknown[0]!r}, which no candidate has; groups are {names[:10]}")
-    found = [whole_number(f"{option}[{name!r}]", value.get(name, missing), least=0) for name in names]
-    return np.array(found, np.int64)
+    return np.array([check(f"{option}[{name!r}]", given.get(name, missing)) for name in names])
 
 
 def _filled(wanted: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:

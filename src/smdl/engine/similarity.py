@@ -105,15 +105,6 @@ def _products(x: np.ndarray, i: int, j: int) -> float:
 
 
 @reordered
-def wide_products(x: np.ndarray, i: int, j: int) -> float:
-    """Return ⟨x_i, x_j⟩ in float64."""
-    total = 0.0
-    for u in range(x.shape[1]):
-        total += np.float64(value(x, i, u)) * np.float64(value(x, j, u))
-    return total
-
-
-@reordered
 def wide_gaps(x: np.ndarray, i: int, j: int) -> float:
     total = 0.0
     for u in range(x.shape[1]):

@@ -73,7 +73,7 @@ class Chooser:
 
     def explain(self) -> list[str]:
         """Describe the input, the plan and its costs."""
-        lines = explain_files(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
+        lines = explain_files(self._job(NO_ROWS))
         embedder = self.input.embedder
         return [lines[0], *(embedder.explain() if embedder else ()), *self.notes(), *lines[1:]]
 
@@ -88,12 +88,11 @@ class Chooser:
             used = self.input.usable(display, engine)
             if request.dedup is not None:
                 used = self._without_copies(used, engine, display)
-            job = self._job(np.setdiff1d(np.arange(len(self.source)), used, assume_unique=True))
+            job = self._checked_job(np.setdiff1d(np.arange(len(self.source)), used, assume_unique=True))
             for line in self.quota_notes:
                 display.note(line)
             with work_folder(request.folder):
-                predicted = seconds(self.source, self.plan, objective_of(request.objective), self._is_limited)
-                if predicted > LONG:
+                if (predicted := seconds(job)) > LONG:
                     display.note(f"this takes about {duration(predicted)} on one machine; --explain says why")
                 work, started = KeptParts(request.folder, self._key(job)), time.perf_counter()
                 if request.engine == "local":
@@ -118,7 +117,7 @@ class Chooser:
     def _embed(self, display: Display) -> None:
         """Write the embeddings of all texts. What needs none of them is checked before."""
         if self.input.embedder is not None:
-            self._job(self.input.check_texts(display), self.input.embedder.features_at)
+            self._checked_job(self.input.check_texts(display), self.input.embedder.features_at)
             with work_folder(self.request.folder):
                 self.input.embed(display)
 
@@ -131,16 +130,20 @@ class Chooser:
         display.note(f"{len(used) - len(found.kept):,} near-copies are left out")
         return used[found.kept]
 
-    def _job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
-        """Return the job, after a look at a few rows: what the objective cannot use is found now."""
+    def _job(self, dropped: np.ndarray) -> Job:
+        """Return the job without these rows."""
         self.initial = np.setdiff1d(self.initial, dropped)
         request, self.plan = self.request, self._plan(dropped)
-        job = Job(
+        return Job(
             self.source, self.plan, request.objective, request.seed, dropped, self.exclude, self.initial,
             self.quotas, request.budget, self.query, self.away_from, self.classes, request.threads, request.shuffled,
         )  # fmt: skip
+
+    def _checked_job(self, dropped: np.ndarray, features_at: Callable[[np.ndarray], np.ndarray] | None = None) -> Job:
+        """Return the job, after a look at a few rows: what the objective cannot use is found now."""
+        job = self._job(dropped)
         few = np.setdiff1d(np.arange(min(len(self.source), 32 + len(dropped))), dropped)[:32]
-        objective_of(request.objective).on(job.pool(few, features_at(few) if features_at else None))
+        objective_of(job.objective).on(job.pool(few, features_at(few) if features_at else None))
         return job
 
     def _choose(self, job: Job, work: KeptParts, engine: Engine, display: Display) -> ChosenPart:

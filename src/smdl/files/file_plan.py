@@ -47,13 +47,14 @@ class FilePlan:
         """Return about how many rows a selection of this level looks at."""
         if level == 0:
             return math.ceil(self.rows / self.partitions)
-        return min(self.rows, self._candidates(level) + self.reference(level))
+        return min(self.rows, self.merged(level) + self.reference(level))
 
     def reference(self, level: int) -> int:
         """Return about how many random rows a merge of this level is scored against."""
-        return min(self.rows, max(REFERENCE_ROWS, self._candidates(level), PER_PICK * self.size))
+        return min(self.rows, max(REFERENCE_ROWS, self.merged(level), PER_PICK * self.size))
 
-    def _candidates(self, level: int) -> int:
+    def merged(self, level: int) -> int:
+        """Return about how many candidates a merge of this level has."""
         return math.ceil(self.levels[level - 1] / self.levels[level]) * self.size
 
     def lines(self) -> list[str]:
@@ -70,7 +71,7 @@ class FilePlan:
         for level, count in enumerate(self.levels[1:], start=1):
             what = "the last merge" if count == 1 else f"{count:,} merges"
             lines.append(
-                f"{what}: {self.size:,} of {self._candidates(level):,} candidates, scored against"
+                f"{what}: {self.size:,} of {self.merged(level):,} candidates, scored against"
                 f" {self.reference(level):,} random rows"
             )
         return lines

@@ -91,6 +91,10 @@ class Job:
         shares = (found.term_shares if len(objective.weights) > 1 else None) or {}
         return ChosenPart(rows[found.indices], found.gains, recall, np.array(list(shares.values())))
 
+    @property
+    def is_limited(self) -> bool:
+        return self.quotas is not None or self.budget is not None
+
     @cached_property
     def not_represented(self) -> np.ndarray:
         """Rows that ask for no similar row in the choice, ascending: dropped, or of no importance."""

@@ -141,11 +141,11 @@ def spread(total: int, count: int) -> np.ndarray:
     return np.unique(np.linspace(0, total - 1, min(total, count)).round().astype(np.int64))
 
 
-def _nearest(points: Tensor, chosen: Tensor, step: int = 256) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(points: Tensor, chosen: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the distance of each point to its nearest chosen row, and the place of that row."""
     if not len(points):
         return np.empty(0), np.empty(0, np.int64)
-    found = [torch.cdist(part, chosen).min(dim=1) for part in points.split(step)]
+    found = [torch.cdist(part, chosen).min(dim=1) for part in points.split(256)]
     return torch.cat([each.values for each in found]).numpy(), torch.cat([each.indices for each in found]).numpy()
 
 

@@ -59,10 +59,10 @@ def wilson(right: int, rows: int, biased: bool = False) -> Accuracy:
     return Accuracy(share, max(0.0, middle - half), min(1.0, middle + half), rows, biased)
 
 
-def prefix_sizes(labels: int, classes: int, most: int = 8) -> np.ndarray:
-    """Return the numbers of labels at which the curve is measured: in equal ratios, the last one is all of them."""
+def prefix_sizes(labels: int, classes: int) -> np.ndarray:
+    """Return the numbers of labels at which the curve is measured, at most 8: in equal ratios, the last is all."""
     least = min(labels, max(8, classes))
-    return np.unique(np.geomspace(max(1, least), labels, most).round().astype(int)) if labels else np.empty(0, int)
+    return np.unique(np.geomspace(max(1, least), labels, 8).round().astype(int)) if labels else np.empty(0, int)
 
 
 class LearningCurve:
@@ -95,10 +95,10 @@ class LearningCurve:
         high = min(1.0, value + math.hypot(level.high - level.value, half))
         return Forecast(labels, value, low, high, gain, gain - half, gain + half)
 
-    def needed(self, accuracy: float, most: int = 1_000_000) -> int | None:
-        """Return the number of labels that reaches an accuracy; None if it would be more than `most`."""
+    def needed(self, accuracy: float) -> int | None:
+        """Return the number of labels that reaches an accuracy; None if it would be more than a million."""
         now, last = float(self.right[-1].mean()), self.sizes[-1]
-        for labels in np.unique(np.geomspace(last, max(last, most), 600).round()):
+        for labels in np.unique(np.geomspace(last, max(last, 1e6), 600).round()):
             if now + self.gain(labels)[0] >= accuracy:
                 return int(labels)
         return None

@@ -108,10 +108,10 @@ def _csv_records(text: str) -> list[Line]:
     return [dict(zip(names, map(unmarked, row), strict=False)) for row in rows]  # {} keeps the place of an empty line
 
 
-def _excerpt(text: str, letters: int = 200) -> str:
-    """Return the beginning of a text, without control characters."""
-    found = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[: letters + 1])
-    return found if len(found) <= letters else f"{found[:letters]}…"
+def _excerpt(text: str) -> str:
+    """Return the first 200 letters of a text, without control characters."""
+    found = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:201])
+    return found if len(found) <= 200 else f"{found[:200]}…"
 
 
 def _decoded(content: bytes) -> tuple[str, str]:

@@ -75,8 +75,8 @@ def _drawing(look: Look, found: dict[str, Any]) -> Figure:
     return figure
 
 
-def _sheet(images: np.ndarray, columns: int = 10) -> np.ndarray:
-    """Lay small images out on a sheet with a gap between them."""
+def _sheet(images: np.ndarray) -> np.ndarray:
+    """Lay small images out on a sheet, ten in a row, with a gap between them."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
-    rows = [np.concatenate(list(padded[start : start + columns]), axis=1) for start in range(0, len(padded), columns)]
+    rows = [np.concatenate(list(padded[start : start + 10]), axis=1) for start in range(0, len(padded), 10)]
     return np.concatenate(rows)

@@ -118,13 +118,12 @@ class AtHead(_Hook):
             self.log.last.made = Call(sampled(output.detach()).clone(), self.log.last.made)
 
 
-class AtTapAndHead(AtTap):
+class AtTapAndHead(AtTap, AtHead):
     """Takes both, of a layer whose input are the features."""
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        super().__call__(module, args, output)
-        if self.log is not None and self.log.last is not None and not self.log.last.ended:
-            self.log.last.made = Call(sampled(output.detach()).clone(), self.log.last.made)
+        AtTap.__call__(self, module, args, output)
+        AtHead.__call__(self, module, args, output)
 
 
 class AfterModel(_Hook):

@@ -10,6 +10,7 @@ class ClassBalance(SetTerm):
     """F(S) = Σ_c √(samples of class c in S): the second sample of a class is worth less than the first."""
 
     needs = ("labels",)
+    featureless = True
 
     def start(self, parts: Tensor) -> None:
         self._counts = self.tensor(len(parts), self.pool.classes)

@@ -109,7 +109,7 @@ class FacilityLocation(SetTerm):
     nearer to it than P is. Both are the conditional mutual information.
     """
 
-    covers = True
+    covers = beside = True
     loops: ClassVar = {
         DenseFacilityLocation: Loops(_covered_so_far, _dense_gain, _add_dense),
         SparseFacilityLocation: Loops(_covered_so_far, _sparse_gain, _add_sparse),

@@ -72,11 +72,10 @@ class FeatureCoverage(SetTerm):
     """F(S) = Σ_u g(Σ_{i ∈ S} x_iu): every feature is present in the batch, with diminishing returns."""
 
     loops: ClassVar = {Coverage: Loops(_empty_state, _gain_of, _add_pick)}
+    signed = False
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        if geometry.objective.space == "gradients":
-            raise ValueError('feature_coverage needs features ≥ 0, but gradients are signed: use space="features"')
         low = float(self.pool.features.min())
         if low < 0:
             raise ValueError(f"feature_coverage needs features ≥ 0, got {low:.6g}")

@@ -15,7 +15,7 @@ class GraphCut(PairSums):
     F(S) = F(S) − 2λ Σ_{i ∈ S} Σ_{p ∈ P} s_ip: the conditional gain, which need not be monotone.
     """
 
-    covers = True
+    covers = beside = True
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)

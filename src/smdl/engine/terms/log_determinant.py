@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from smdl.common import memory
-from smdl.engine.arithmetic import GRID, inverse
+from smdl.engine.arithmetic import GRID, inverse, wide_products
 from smdl.engine.distances import Metric, one_minus_cosines
 from smdl.engine.geometry import Geometry
 from smdl.engine.gradients import GradientSpace
 from smdl.engine.jit import inlined
 from smdl.engine.pool import real
-from smdl.engine.similarity import gradient_gap, one_minus_cosine, wide_gaps, wide_products
+from smdl.engine.similarity import gradient_gap, one_minus_cosine, wide_gaps
 from smdl.engine.terms.term import Loops, SetTerm
 
 #: The largest K/σ²: above, the differences that the Cholesky factor takes are rounding errors.
@@ -138,6 +138,7 @@ class LogDeterminant(SetTerm):
     """
 
     loops: ClassVar = {Determinant: Loops(_empty_state, _gain_of, _add_pick)}
+    beside, diminishing_about = True, False
 
     def __init__(self, geometry: Geometry, given: tuple[str, ...] = ("away_from",)) -> None:
         super().__init__(geometry)

@@ -54,12 +54,13 @@ class SetCover(SetTerm):
     """
 
     loops: ClassVar = {Uncovered: Loops(_whole_room, _gain_of, _add_pick)}
+    signed, weighted, beside = False, True, True
     highest: ClassVar[float] = float("inf")  # the largest feature that is allowed
     name: ClassVar[str] = "set_cover"
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self._check(geometry)
+        self._check()
         wide, pool = real(self.pool.device), self.pool
         given = torch.ones(pool.features.shape[1]) if pool.feature_weights is None else pool.feature_weights
         self.weights = given.to(wide).to(pool.device)
@@ -69,9 +70,7 @@ class SetCover(SetTerm):
         self.scale = max(float(self._values(rows.to(wide)).max()) for rows in pool.features.split(1 << 14))
         self.weights = self.weights * (GRID * inverse(self.scale))
 
-    def _check(self, geometry: Geometry) -> None:
-        if geometry.objective.space == "gradients":
-            raise ValueError(f'{self.name} needs features ≥ 0, but gradients are signed: use space="features"')
+    def _check(self) -> None:
         wanted = "features ≥ 0" if self.highest == float("inf") else f"features between 0 and {self.highest:g}"
         for name in ("features", "query", "away_from"):
             rows = getattr(self.pool, name)

@@ -39,6 +39,11 @@ class Term:
     diminishing: ClassVar[bool] = True  # a gain never rises as the batch grows: what lazy evaluation rests on
     covers: ClassVar[bool] = False  # it sums similarities over the pool, or over a sample of it
     pairwise: ClassVar[bool] = False  # it reads similarities of single pairs
+    featureless: ClassVar[bool] = False  # it reads neither features nor similarities
+    signed: ClassVar[bool] = True  # features may be below 0, and gradients are
+    weighted: ClassVar[bool] = False  # it reads the weights of features
+    beside: ClassVar[bool] = False  # it has a form for a query and for away_from
+    diminishing_about: ClassVar[bool] = True  # diminishing with a query too
     loops: ClassVar[Mapping[type, Loops]] = {}  # by type of what `compiled` returns
 
     def __init__(self, geometry: Geometry) -> None:

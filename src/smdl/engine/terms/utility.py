@@ -10,6 +10,7 @@ class Utility(ModularTerm):
     """UT(x) = u_x, the number that the pool has for the sample: a quality score, a length, a reward."""
 
     needs = ("utility",)
+    featureless = True
 
     def scores(self) -> np.ndarray:
         assert self.pool.utility is not None
