@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 import smdl
 from smdl.scoring.scorer import NotFiniteError
@@ -213,6 +213,16 @@ def hooked() -> nn.Sequential:
 MSE = smdl.Scoring(loss="mse")
 
 
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(tail())
+
+
+def made_for_inference() -> nn.Module:
+    with torch.inference_mode():
+        return network()
+
+
 @pytest.mark.parametrize(
     ("model", "data", "options", "kind", "says"),
     [
@@ -236,6 +246,12 @@ MSE = smdl.Scoring(loss="mse")
         (network(), tail(), {"l2": -1}, ValueError, "l2"),
         (network(), iter([]), {}, ValueError, "have none"),
         (network(), 3, {}, TypeError, "data"),
+        (network(), Endless(), {}, TypeError, r"got the IterableDataset Endless: .* pass torch.utils.data.DataLoader"),
+        (network(), dict(enumerate(tail())), {}, TypeError, "data must be .*, got 'dict'"),
+        (network(), list(TorchLoader(tail(), 50)), {}, ValueError, r"if it holds batches, pass iter\(data\)"),
+        (network(), list(TorchLoader(tail(), 60)), {}, ValueError, r"if it holds batches, pass iter\(data\)"),
+        (made_for_inference(), tail(), {}, ValueError, "weights that were made under torch.inference_mode"),
+        (made_for_inference(), tail(), {"copy": True}, ValueError, "weights that were made under torch.inference_mode"),
         (
             network(1),
             TensorDataset(tail().tensors[0], torch.rand(N)),

@@ -331,6 +331,7 @@ def test_bad_options_are_refused_at_once(options, message):
         ({"candidates": 5}, r"candidates must be candidates such as smdl\.RandomPool\(\)"),
         ({"metod": "fresh"}, "unknown argument of DataLoader 'metod'; did you mean 'method'?"),
         ({"loss": "mse"}, r"`loss` belongs to scoring=: pass scoring=smdl.Scoring\(loss=...\)"),
+        ({"scoring": smdl.Scoring(loss=torch.nn.MSELoss)}, r"loss must be an object, not a class: pass nn.MSELoss\(\)"),  # type: ignore[arg-type]
         ({"scoring": "mse"}, "scoring must be a smdl.Scoring, got 'mse'"),
     ],
 )

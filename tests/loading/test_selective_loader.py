@@ -181,6 +181,15 @@ def test_bad_options_are_refused_before_anything_is_read(options, message):
         smdl.SelectiveLoader(iter([]), Net(), **options)
 
 
+def test_an_argument_of_scoring_is_told_from_a_misspelt_one():
+    for options, says in (
+        ({"loss": "mse"}, r"`loss` belongs to scoring=: pass scoring=smdl.Scoring\(loss=...\)"),
+        ({"lss": "mse"}, "unknown argument of SelectiveLoader 'lss'"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            smdl.SelectiveLoader(iter([]), Net(), **options)
+
+
 def test_a_stream_without_length_has_none():
     with pytest.raises(TypeError, match=r"has no len\(\)"):
         len(smdl.SelectiveLoader(batches(), Net()))

@@ -22,6 +22,17 @@ def test_it_is_the_equation():
     assert torch.allclose(equal, torch.nn.functional.cross_entropy(logits, targets))
 
 
+def test_targets_may_be_probabilities_whole_numbers_of_any_kind_and_minus_100():
+    logits, counts = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), [7, 2, 1]
+    targets = torch.tensor([0, 1, 2, 1])
+    expected = smdl.balanced_softmax(logits, targets, counts, "none")
+    assert torch.allclose(smdl.balanced_softmax(logits, torch.eye(3)[targets], counts, "none"), expected)
+    assert torch.equal(smdl.balanced_softmax(logits, targets.int(), counts, "none"), expected)
+    targets[3] = -100
+    assert torch.equal(smdl.balanced_softmax(logits, targets, counts, "none")[:3], expected[:3])
+    assert torch.isclose(smdl.balanced_softmax(logits, targets, counts), expected[:3].mean())
+
+
 LOGITS, TARGETS = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
 
 
@@ -51,6 +62,10 @@ def test_counts_that_do_not_fit_are_refused(counts, kind, got):
         (LOGITS[0], TARGETS[0], ValueError, r"logits must be of shape \(batch, classes\), got \(3,\)"),
         (LOGITS, TARGETS[0], ValueError, r"targets must be of shape \(2,\)"),
         (LOGITS, TARGETS[:1], ValueError, r"targets must be of shape \(2,\).*, got \(1,\)"),
+        (LOGITS, TARGETS.float(), ValueError, r"got \(2,\) of torch.float32"),
+        (LOGITS, TARGETS[:, None].expand(2, 3), ValueError, r"got \(2, 3\) of torch.int64"),
+        (LOGITS, TARGETS + 3, ValueError, r"targets must be in 0..2, or −100, got 3"),
+        (LOGITS, TARGETS - 1, ValueError, r"targets must be in 0..2, or −100, got -1"),
         (LOGITS.numpy(), TARGETS, TypeError, "logits must be a tensor .*, got 'ndarray'"),
         (LOGITS, TARGETS.tolist(), TypeError, "targets must be a tensor .*, got 'list'"),
     ],

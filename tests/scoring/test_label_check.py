@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smdl.scoring import label_check
-from smdl.scoring.label_check import LabelRecord, label_evidence
+from smdl.scoring.label_check import LabelRecord, label_evidence, tells
 
 
 @st.composite
@@ -34,8 +34,17 @@ def test_the_evidence_is_that_of_the_plain_loops(batch):
         assert (of, classes) == (label, len(row))
 
 
-def test_three_classes_are_too_few():
-    assert label_evidence(torch.zeros(5, 3), torch.zeros(5, dtype=torch.int64)) is None
+def test_labels_that_are_no_class_of_the_outputs_give_no_evidence():
+    found = label_evidence(torch.randn(4, 5), torch.tensor([0, -100, 5, 4]))
+    assert found.isfinite().tolist() == [[True] * 6, [False] * 6, [False] * 6, [True] * 6]
+
+
+def test_only_logits_of_four_classes_and_class_numbers_tell_about_labels():
+    labels = torch.zeros(5, dtype=torch.int64)
+    assert tells(torch.zeros(5, 4), labels)
+    assert not tells(torch.zeros(5, 3), labels)
+    assert not tells(torch.zeros(5, 7, 4), labels)
+    assert not tells(torch.zeros(5, 4), torch.zeros(5, 4))
 
 
 def filled(

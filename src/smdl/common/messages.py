@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import wraps
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 DISTRIBUTION = "submodular-data-loader"
 _PAGES = ("PIL", "filelock", "jinja2", "matplotlib", "rich")  # progress, locks and reports
@@ -52,6 +52,11 @@ def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) ->
             raise TypeError(unknown(f"argument of {function}", name, known))
 
 
+def of_scoring(name: str) -> str:
+    """Return the error for an argument that `smdl.Scoring` has."""
+    return f"`{name}` belongs to scoring=: pass scoring=smdl.Scoring({name}=...)"
+
+
 def names_checked(function: Called) -> Called:
     """Make a function, or the constructor of a class, say what was meant by a keyword that it does not have."""
     if isinstance(function, type):
@@ -63,6 +68,10 @@ def names_checked(function: Called) -> Called:
     @wraps(function)
     def checked(*args: Any, **keywords: Any) -> Any:
         if not known.issuperset(keywords):
+            scoring = get_args(function.__annotations__.get("scoring"))  # Scoring | None
+            for name in keywords.keys() - known:
+                if any(name in getattr(kind, "__dataclass_fields__", ()) for kind in scoring):
+                    raise TypeError(of_scoring(name))
             check_keywords(function.__qualname__.removesuffix(".__init__"), keywords, known)
         return function(*args, **keywords)
 

@@ -13,7 +13,7 @@ from smdl.loading.candidates.base import Candidates
 from smdl.loading.ranks import Ranks
 from smdl.loading.step_record import StepRecord
 from smdl.loading.strategies.strategy import Strategy
-from smdl.scoring.label_check import WIDTH
+from smdl.scoring.label_check import WIDTH, label_evidence, tells
 from smdl.scoring.observation import Doubt, Observation, Observer
 from smdl.scoring.scorer import Scorer
 
@@ -34,6 +34,7 @@ class Feedback:
         self.needs_features = candidates.needs_features and strategy.needs_scores
         watches = strategy.needs_losses or (self.needs_features and candidates.watches_model)
         self._observer = Observer(scorer, features=self.needs_features) if watches else None
+        scorer.criterion.labels_seen.strict = not strategy.needs_label_evidence
         self._doubt = Doubt.NONE  # of the model, as far as it is acted upon
         self._selection: Selection | None = None  # of the current batch
         self._targets: Tensor | None = None  # of the current batch
@@ -64,19 +65,16 @@ class Feedback:
             return
         rows, outputs, labels = zip(*self._held, strict=True)
         self._held.clear()
-        evidence = self._scorer.criterion.label_evidence(torch.cat(outputs), torch.cat(labels))
-        self._gave_up = evidence is None
-        if evidence is not None:
-            self._strategy.observe(np.concatenate(rows), host(evidence).astype(np.float64))
+        evidence = label_evidence(torch.cat(outputs), torch.cat(labels))
+        self._strategy.observe(np.concatenate(rows), host(evidence).astype(np.float64))
 
     def expect(self, selection: Selection, batch: Any, ranks: Ranks, check: bool) -> None:
         """This batch is trained on next. `check` makes sure that it is recognised; this waits for the device."""
         self._selection, self._ranks, self._is_checked, self._received = selection, ranks, check, False
         self._rows_known = False
         if self._observer is not None or self.needs_features:
-            targets = self._scorer.criterion.targets(batch)
-            self._targets = None if targets is None else targets.clone()  # the loop may change them in place
-            if self._observer is not None and not self._gave_up:
+            self._targets = None
+            if not self._gave_up:
                 self._start(batch)
             if ranks.size > 1:
                 targets = self._scorer.kept.targets(self._targets)
@@ -84,20 +82,26 @@ class Feedback:
                 self._record = StepRecord(selection.indices, targets, self._scorer.network.device, width)
 
     def _start(self, batch: Any) -> None:
-        """Expect forwards of this batch. A method that can do without learns nothing from batches that cannot be
-        recognised, and says so."""
-        assert self._observer is not None
+        """Keep the targets of this batch, and expect forwards of it."""
+        criterion = self._scorer.criterion
         try:
-            self._observer.start(batch, self._scorer.criterion.targets_column(batch))
+            targets = criterion.targets(batch)
+            self._targets = None if targets is None else targets.clone()  # the loop may change them in place
+            if self._observer is not None:
+                self._observer.start(batch, criterion.targets_column(batch))
         except (TypeError, ValueError) as error:
-            if not self._strategy.needs_label_evidence:
-                raise
-            self._gave_up = True
-            warnings.warn(
-                f"method {self._method} cannot check the labels, because it cannot tell what the model says about a"
-                f' batch, and leaves nothing out: {error}. options={{"check_labels": False}} says that this is meant',
-                stacklevel=4,
-            )
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Raise this error, or learn nothing from now on and say so, if the strategy can do without."""
+        if not self._strategy.needs_label_evidence:
+            raise error
+        self._gave_up = True
+        warnings.warn(
+            f"method {self._method} cannot check the labels, because it cannot tell what the model says about a"
+            f' batch, and leaves nothing out: {error}. options={{"check_labels": False}} says that this is meant',
+            stacklevel=5,
+        )
 
     def stop(self) -> None:
         """No more of the current batch is expected: take what is there."""
@@ -144,7 +148,11 @@ class Feedback:
         """Pass on what the training forwards of the current batch have shown so far."""
         if self._observer is None or self._selection is None or self._gave_up:
             return
-        seen = self._observer.finish()
+        try:
+            seen = self._observer.finish()
+        except ValueError as error:
+            self._give_up(error)
+            return
         if self._ranks.size == 1:
             self._believe(self._observer.doubt)
         if seen is not None:
@@ -270,34 +278,41 @@ class Feedback:
     def _hold(self, seen: Observation, places: np.ndarray | None) -> None:
         """Hold outputs and labels until there are those of HELD batches: a few calls for all take less time."""
         assert self._selection is not None
-        criterion, rows, labels, outputs = self._scorer.criterion, self._selection.indices, self._targets, seen.logits
-        criterion.decide(outputs, labels)
-        if outputs is None or labels is None or criterion.loss is None:
-            self._gave_up = True
+        rows, labels, outputs = self._selection.indices, self._targets, seen.logits
+        if not self._judges(outputs):
             return
+        assert outputs is not None
+        assert labels is not None
         if places is not None:
             rows, labels = rows[places], labels[torch.from_numpy(places).to(labels.device)]
         if seen.found is not None:
             rows, outputs, labels = rows[host(seen.found)], outputs[seen.found], labels[seen.found.to(labels.device)]
+        if self._held and outputs.shape[1] != self._held[0][1].shape[1]:
+            self.flush()
         self._held.append((rows, outputs, labels))
         if len(self._held) >= HELD:
             self.flush()
 
+    def _judges(self, outputs: Tensor | None) -> bool:
+        """Whether outputs of the current batch tell anything about its labels. If not, no others will."""
+        criterion, labels = self._scorer.criterion, self._targets
+        criterion.decide(outputs, labels)
+        if outputs is None or labels is None or not criterion.classes or not tells(outputs, labels):
+            self._gave_up = True
+            return False
+        criterion.check_outputs(outputs)
+        return True
+
     def _losses(self, places: np.ndarray, logits: Tensor | None) -> np.ndarray | None:
         """Return what the strategy learns from these outputs; None if it takes what there is, and there is nothing."""
         strategy, criterion = self._strategy, self._scorer.criterion
-        if strategy.needs_label_evidence:
-            criterion.decide(logits, self._targets)
-            if logits is None or self._targets is None or criterion.loss is None:
-                self._gave_up = True
-                return None
+        if strategy.needs_label_evidence and not self._judges(logits):
+            return None
         assert logits is not None
         assert self._targets is not None
         targets = self._targets.to(logits.device)[torch.from_numpy(places).to(logits.device)]
         if strategy.needs_label_evidence:
-            evidence = criterion.label_evidence(logits, targets)
-            self._gave_up = evidence is None
-            return None if evidence is None else host(evidence)
+            return host(label_evidence(logits, targets))
         return host((criterion.error_norms if strategy.needs_errors else criterion.losses)(logits, targets))
 
     def _keep_losses(self, places: np.ndarray, losses: Tensor | np.ndarray) -> None:

@@ -22,6 +22,11 @@ def linear_head(scorer: Scorer) -> nn.Linear:
         )
     if hasattr(head.weight, "full_tensor"):
         raise ValueError("refit_head cannot refit a head that fully_shard has divided: refit the gathered model")
+    if any(part.is_inference() for part in head.parameters()):
+        raise ValueError(
+            "refit_head cannot change weights that were made under torch.inference_mode: make or load the model"
+            " outside it, or under torch.no_grad"
+        )
     _check_own_weight(scorer.model, head)
     return head
 

@@ -1,13 +1,13 @@
 """refit_head: fit the last linear layer of a trained model again, on features that are known or on one pass."""
 
 import copy as copies
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from smdl.common.messages import choice, names_checked, number, one_of, true_or_false, whole_number
 from smdl.common.names import Balance
@@ -146,12 +146,17 @@ def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Know
     """Forward the data once, in eval mode. Each rank forwards its share of a dataset, or its own batches."""
     rows, samples = None, 0
     kinds = "a smdl.DataLoader, a dataset or an iterable of batches"
+    if isinstance(data, IterableDataset):
+        remedy = "it yields samples, so pass torch.utils.data.DataLoader(data, batch_size=...)"
+        raise TypeError(f"data must be {kinds}, got the IterableDataset {type(data).__name__}: {remedy}")
     if isinstance(data, list | tuple):
         shapes = [tuple(part.shape) for part in data if isinstance(part, Tensor | np.ndarray)]
         if len(set(shapes)) > 1:  # no samples: they could not be made a batch
             found = f"a {type(data).__name__} of tensors of shapes {', '.join(map(str, shapes[:3]))}"
             remedy = "pass torch.utils.data.TensorDataset(inputs, targets)"
             raise TypeError(f"data must be {kinds}, got {found}: {remedy}")
+    if isinstance(data, Mapping):
+        raise TypeError(choice("data", type(data).__name__, kinds))
     if isinstance(data, DataLoader) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         dataset: Any = data.dataset if isinstance(data, DataLoader) else data
         reader = data.reader if isinstance(data, DataLoader) else Reader(dataset, None, None, 0)
@@ -164,8 +169,14 @@ def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Know
         batches = data
     else:
         raise TypeError(choice("data", type(data).__name__, kinds))
-    with worker_errors():
-        parts = list(_forwarded(scorer, batches))
+    try:
+        with worker_errors():
+            parts = list(_forwarded(scorer, batches))
+    except (RuntimeError, TypeError, ValueError) as error:
+        if not isinstance(data, list | tuple):
+            raise
+        found = f"a {type(data).__name__} must hold samples, as a dataset does: if it holds batches, pass iter(data)"
+        raise ValueError(f"{found}. {error}") from error
     found = ranks.gather_objects([(features.cpu(), targets.cpu()) for features, targets in parts])
     features, targets = ([part[place] for one in found for part in one] for place in (0, 1))
     if not features:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset
 
-from smdl.common.messages import choice, one_of, true_or_false, unknown, whole_number
+from smdl.common.messages import choice, of_scoring, one_of, true_or_false, unknown, whole_number
 from smdl.common.names import MethodName, ObjectiveName, RanksChoice
 from smdl.engine.objective import Objective
 from smdl.loading.agreement import data_fingerprint, option_texts
@@ -370,6 +370,6 @@ def _check_torch_options(options: Mapping[str, Any]) -> None:
         if name in _DECIDED_HERE:
             raise ValueError(f"`{name}` cannot be set: the method decides the order. Use `method=` and `seed=`.")
         if name in Scoring.__dataclass_fields__:
-            raise TypeError(f"`{name}` belongs to scoring=: pass scoring=smdl.Scoring({name}=...)")
+            raise TypeError(of_scoring(name))
         if name not in known:
             raise TypeError(unknown("argument of DataLoader", name, known | own))

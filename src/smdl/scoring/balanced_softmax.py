@@ -22,7 +22,7 @@ def balanced_softmax(
 
     Args:
         logits: (B, C), as the model returns them.
-        targets: (B,) class numbers.
+        targets: (B,) class numbers, or (B, C) probabilities, such as those of mixup. −100 is ignored.
         counts: (C,) training samples of each class.
         reduction: "mean", "sum" or "none", as for the losses of torch.
 
@@ -46,8 +46,12 @@ def balanced_softmax(
             raise TypeError(choice(name, type(given).__name__, f"a tensor of shape {shape}"))
     if logits.ndim != 2:
         raise ValueError(choice("logits", tuple(logits.shape), "of shape (batch, classes)"))
-    if targets.shape[:1] != logits.shape[:1]:
-        raise ValueError(choice("targets", tuple(targets.shape), f"of shape ({len(logits)},), as many as the logits"))
+    numbers, soft = not targets.is_floating_point(), tuple(logits.shape)
+    if targets.shape != (logits.shape[:1] if numbers else soft):
+        raise ValueError(
+            f"targets must be of shape ({len(logits)},), class numbers, or {soft}, probabilities, got"
+            f" {tuple(targets.shape)} of {targets.dtype}"
+        )
     allowed = f"{logits.shape[1]} positive numbers, one per class"
     try:
         sizes = torch.as_tensor(counts, dtype=torch.float32)
@@ -60,4 +64,8 @@ def balanced_softmax(
     if not bool(good.all()):
         place = int((~good).nonzero()[0, 0])
         raise ValueError(f"counts must be {allowed}, got {float(sizes[place]):g} for class {place}")
-    return F.cross_entropy(logits + sizes.log(), targets, reduction=reduction)
+    try:
+        return F.cross_entropy(logits + sizes.log(), targets.long() if numbers else targets, reduction=reduction)
+    except IndexError as error:  # on a device, torch says it
+        wrong = targets[((targets < 0) & (targets != -100)) | (targets >= soft[1])]
+        raise ValueError(choice("targets", int(wrong[0]), f"in 0..{soft[1] - 1}, or −100")) from error

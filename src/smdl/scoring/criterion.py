@@ -8,7 +8,6 @@ from torch import Tensor
 
 from smdl.engine.pool import Pool
 from smdl.scoring.batch_form import BatchForm
-from smdl.scoring.label_check import label_evidence
 from smdl.scoring.losses import (
     CrossEntropy,
     Loss,
@@ -28,16 +27,17 @@ class LabelsSeen:
 
     def __init__(self) -> None:
         self.width: int | None = None  # None before the first forward, or if outputs have more dimensions
+        self.strict = True  # whether a class number that the outputs do not have is an error
         self._greatest, self._warned = -1, False
 
     def add(self, targets: Tensor) -> None:
-        """Take the class numbers of a batch. Raise an error if the outputs have no such class. Class numbers on
-        a device are not looked at: that would wait for it."""
+        """Take the class numbers of a batch. If `strict`, raise an error if the outputs have no such class. Class
+        numbers on a device are not looked at: that would wait for it."""
         if targets.ndim != 1 or targets.device.type != "cpu" or len(targets) == 0:
             return
         low, high = map(int, targets.aminmax())
         self._greatest = max(self._greatest, high)
-        if self.width is not None and (low < 0 or high >= self.width):
+        if self.strict and self.width is not None and (low < 0 or high >= self.width):
             check_targets(targets, self.width)
 
     def warn_if_few(self) -> None:
@@ -104,7 +104,9 @@ class Criterion:
             self.loss = None
             return
         try:
-            self.loss.check(self.loss.outputs(outputs), targets)
+            logits = self.loss.outputs(outputs)
+            if self.labels_seen.strict:
+                self.loss.check(logits, targets)
         except ValueError:
             self.loss = None
 
@@ -194,13 +196,6 @@ class Criterion:
             name = None if self.loss is None else self.loss.name
             raise ValueError(f"this method needs the errors of each sample, which the loss ({name}) does not give")
         return Pool(found.features, found.probabilities, found.labels, errors=found.errors).errors.norm(dim=1)
-
-    def label_evidence(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
-        """Return what outputs of a training forward say about the labels, (B, 6), or None: see `label_check`."""
-        if not isinstance(self.loss, CrossEntropy) or outputs.ndim != 2 or targets.ndim != 1:
-            return None
-        self.check_outputs(outputs)
-        return label_evidence(outputs, targets.to(outputs.device))
 
     def scores(
         self, features: Tensor, outputs: Tensor | None, targets: Tensor | None, needs_losses: bool = True

@@ -42,19 +42,23 @@ class Suspects(NamedTuple):
     noise: float  # the estimated share of wrong labels in the dataset, the largest so far
 
 
-def label_evidence(logits: Tensor, labels: Tensor) -> Tensor | None:
+def tells(outputs: Tensor, labels: Tensor) -> bool:
+    """Whether there is evidence about labels in a batch: these are logits of enough classes, and class numbers."""
+    return outputs.ndim == 2 and outputs.shape[1] >= FEWEST_CLASSES and labels.ndim == 1
+
+
+def label_evidence(logits: Tensor, labels: Tensor) -> Tensor:
     """Return what logits (B, C) say about class numbers (B,), in (B, 6): the log-probability of the label, that of the
     likeliest class, whether the label is the likeliest class, whether it is among the ⌊C / 2⌋ least likely ones, the
-    label, and C. None if there are too few classes."""
-    classes = logits.shape[1]
-    if classes < FEWEST_CLASSES:
-        return None
+    label, and C. NaN for labels outside 0..C-1, such as the one that a loss ignores."""
+    labels, classes = labels.to(logits.device), logits.shape[1]
+    known = (labels >= 0) & (labels < classes)
     found = logits.detach().float().log_softmax(dim=1).clamp_min(LEAST)
-    own = found.gather(1, labels[:, None])
+    own = found.gather(1, labels.where(known, 0)[:, None])
     better = (found > own).sum(dim=1)
     first, low = better == 0, better >= classes - classes // 2
     columns = own[:, 0], found.amax(dim=1), first, low, labels, torch.full_like(labels, classes)
-    return torch.stack([column.to(found.dtype) for column in columns], dim=1)
+    return torch.stack([column.to(found.dtype) for column in columns], dim=1).where(known[:, None], torch.nan)
 
 
 class LabelRecord:

@@ -274,6 +274,9 @@ def as_loss(loss: str | LossFunction | None) -> Loss:
         if loss not in LOSSES:
             raise ValueError(unknown("loss", loss, LOSSES) + ", or a callable that returns one loss per sample")
         return LOSSES[loss]()
+    if isinstance(loss, type):
+        made = f"nn.{loss.__name__}()" if issubclass(loss, nn.Module) else f"{loss.__name__}()"
+        raise TypeError(f"loss must be an object, not a class: pass {made}")
     if not callable(loss):
         raise TypeError(choice("loss", loss, f"one of {', '.join(LOSSES)}, or a callable"))
     return OwnLoss(loss)

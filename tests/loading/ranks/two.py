@@ -364,6 +364,15 @@ def labels_are_judged_alike_on_every_rank(folder: Path) -> None:  # noqa: ARG001
     assert sum(left_out[0]) > 0.5 * len(wrong)
 
 
+def a_label_that_the_loss_ignores_and_probabilities_stop_no_rank(folder: Path) -> None:  # noqa: ARG001
+    data, _ = clusters(0.2)
+    data.tensors[1][3::101] = -100
+    for network in (linear(), torch.nn.Sequential(linear(), torch.nn.Softmax(dim=1))):
+        loader = smdl.DataLoader(data, network, 10)
+        take(steps(loader, network, sgd(network)), 3 * len(loader))
+        assert loader.epoch == 3
+
+
 def a_sharded_model_is_scored(folder: Path) -> None:  # noqa: ARG001
     """Under fully_shard every forward, and the head, is collective."""
     from torch.distributed.device_mesh import init_device_mesh  # takes seconds
@@ -461,6 +470,8 @@ CHECKS = [
     a_stream_is_selected_from_on_each_rank,
     scoring_waits_for_no_other_rank,
     wrapped_and_plain_models_are_observed,
+    labels_are_judged_alike_on_every_rank,
+    a_label_that_the_loss_ignores_and_probabilities_stop_no_rank,
     a_sharded_model_is_scored,
     models_are_unwrapped,
     workers_read_the_batches_of_their_rank,

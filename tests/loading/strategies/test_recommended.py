@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
@@ -210,6 +210,72 @@ def test_batches_that_cannot_be_recognised_are_a_warning_and_nothing_is_left_out
         seen = [text for _ in range(2) for batch in loader for text in batch["text"]]
     assert sorted(seen) == sorted([f"sample {row}" for row in range(40)] * 2)
     assert sum("cannot check" in str(warning.message) for warning in caught) == 1
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["from the first batch on", "later"])
+@pytest.mark.parametrize("loss", [None, "cross_entropy"])
+def test_labels_that_the_loss_ignores_are_not_judged(first, loss):
+    data, wrong = clusters(0.2)
+    loader, network, optimizer = begun(data, scoring=smdl.Scoring(loss=loss))
+    labels, order = data.tensors[1], train(*begun(data), steps=20)
+    ignored = order[0][:3] if first else order[10][:3]
+    labels[ignored] = -100
+    train(loader, network, optimizer, steps=80)
+    assert len(set(left_out_of(loader)) & set(wrong.tolist())) > 0.7 * len(wrong)
+    assert set(left_out_of(loader)).isdisjoint(ignored)
+
+
+def plain_loop(data: TensorDataset, network: nn.Module, **options) -> smdl.DataLoader:
+    """Two epochs of a loop that asks for the gradients of the mean output."""
+    loader = smdl.DataLoader(data, network, 4, **options)
+    for _ in range(2):
+        for inputs, _ in loader:
+            network(inputs).mean().backward()
+    return loader
+
+
+def test_outputs_that_are_probabilities_are_a_warning_and_nothing_is_left_out():
+    data, _ = clusters(0.2)
+    with pytest.warns(UserWarning, match="cannot check the labels.* these are probabilities") as caught:
+        loader = plain_loop(data, nn.Sequential(linear(), nn.Softmax(dim=1)))
+    assert sum("cannot check" in str(warning.message) for warning in caught) == 1
+    assert left_out_of(loader) == []
+
+
+def test_outputs_of_another_form_are_not_held():
+    """One output per token, of texts of several lengths: the loss of a text says nothing about a label."""
+    texts = TensorDataset(torch.randint(9, (80, 7)), torch.randint(9, (80, 7)))
+    lengths = iter(range(3, 8))
+
+    def shortened(items: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        length = next(lengths, 5)
+        return torch.stack([item[0][:length] for item in items]), torch.stack([item[1][:length] for item in items])
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.transpose(1, 2), targets, reduction="none").mean(dim=1)
+
+    network = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 9))
+    scoring = smdl.Scoring(loss=loss, pooling="mean")
+    loader = plain_loop(texts, network, collate_fn=shortened, scoring=scoring)
+    assert loader.epoch == 2
+    with pytest.raises(ValueError, match="class numbers of at least 4 classes"):
+        loader.suspects()
+
+
+def test_outputs_of_several_widths_stop_no_loop():
+    """As in multiple choice: a batch has as many classes as there are answers."""
+
+    class Answers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.calls = nn.Linear(CLASSES, CLASSES), 0
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.calls += 1
+            return self.linear(inputs)[:, : 4 + self.calls % 4]
+
+    inputs, labels = clusters()[0].tensors
+    assert plain_loop(TensorDataset(inputs, labels % 4), Answers()).epoch == 2
 
 
 def test_logits_may_be_passed_by_hand():

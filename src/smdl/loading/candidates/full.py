@@ -71,6 +71,8 @@ class Full(Candidates):
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         step = epoch.first_step
+        if step == 0:
+            epoch.strategy.begin_epoch(epoch.number)
         while step < len(epoch):
             if not self._window:
                 self._fill_window(epoch, step)

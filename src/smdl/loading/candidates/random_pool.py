@@ -51,7 +51,7 @@ class RandomPool(Candidates):
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
         """Workers read the pools ahead: those do not depend on the model. Scoring waits for the weights of its step."""
         if epoch.first_step == 0:
-            epoch.strategy.begin_epoch()
+            epoch.strategy.begin_epoch(epoch.number)
         ranks = epoch.ranks
         plan = islice(
             ((step, ranks.share(rows)) for step, rows in enumerate(self._pools(epoch))), epoch.first_step, None

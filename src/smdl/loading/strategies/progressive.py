@@ -13,7 +13,8 @@ from smdl.loading.strategies.strategy import Strategy, drawn
 
 class Progressive(Strategy):
     """Draws sample i of class c(i) in epoch e of E with p(i) = (1 − t) / N + t / (number of classes · size of c(i)),
-    t = e / (E − 1): the first epoch is a plain pass, the last one is class-balanced."""
+    t = e / (E − 1): the first epoch is a plain pass, the last one is class-balanced. So a run of one epoch is a plain
+    pass."""
 
     needs_all = True
     needs_labels = True
@@ -34,6 +35,9 @@ class Progressive(Strategy):
     def describe(self) -> str:
         return f"Progressive over {self._epochs} epochs"
 
+    def begin_epoch(self, epoch: int) -> None:
+        self._epoch, self._deck = epoch, Deck()
+
     def shares(self, epoch: int) -> np.ndarray:
         """Return p of an epoch, (N,)."""
         t = min(1.0, epoch / max(1, self._epochs - 1))
@@ -43,7 +47,6 @@ class Progressive(Strategy):
         chosen = self._deck.draw(batch_size)
         while len(chosen) < batch_size:
             self._deck.shuffle(self.shares(self._epoch), rng)
-            self._epoch += 1
             chosen = np.concatenate([chosen, self._deck.draw(batch_size - len(chosen))])
         return drawn(chosen)
 

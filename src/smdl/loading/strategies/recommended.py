@@ -45,7 +45,7 @@ class Recommended(Uniform):
     def observe(self, indices: np.ndarray, losses: np.ndarray) -> None:
         self._record.add(indices, losses)
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(self, epoch: int) -> None:  # noqa: ARG002
         """Judge the labels. What is left out stays out: the model does not see it any more, and says nothing new. The
         smallest share of wrong labels that was found counts, because an early model takes more of them for wrong."""
         noise = self._record.noise()

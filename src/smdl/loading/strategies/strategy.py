@@ -86,8 +86,9 @@ class Strategy:
     def set_labels(self, labels: np.ndarray) -> None:
         """Take the class number of every sample of the dataset. Called once, by the loader, if `needs_labels`."""
 
-    def begin_epoch(self) -> None:
-        """Decide which samples are `admitted`. RandomPool calls it before the first step of an epoch."""
+    def begin_epoch(self, epoch: int) -> None:
+        """Take the number of the epoch, and decide which samples are `admitted`. RandomPool and Full call it before the
+        first step of an epoch."""
 
     def selects_at(self, epoch: int, step: int, steps: int) -> bool:  # noqa: ARG002
         """Whether a step, of `steps` in its epoch, chooses among candidates; otherwise its batch is drawn at random.

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from smdl.common.messages import choice
 from smdl.engine.pool import Pool
 from smdl.engine.selection import Selection
 from smdl.loading.strategies.deck import Deck
 from smdl.loading.strategies.strategy import Strategy, drawn
+from smdl.scoring.batches import checksum
 
 
 class Weighted(Strategy):
@@ -22,12 +24,15 @@ class Weighted(Strategy):
     needs_all = True
 
     def __init__(self, weights: Sequence[float] | np.ndarray | None = None) -> None:
-        self._given = None if weights is None else np.asarray(weights, np.float64)
-        given = self._given
+        allowed = "one number ≥ 0 per sample, not all of them 0"
+        try:
+            self._given = given = None if weights is None else np.asarray(weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(choice("weights", weights, allowed)) from error
         if given is not None and (
             given.ndim != 1 or not np.isfinite(given).all() or (given < 0).any() or not given.any()
         ):
-            raise ValueError(f"weights must be one number ≥ 0 per sample, not all of them 0, got shape {given.shape}")
+            raise ValueError(f"weights must be {allowed}, got shape {given.shape}")
         self._shares, self._deck = np.zeros(0), Deck()
 
     def prepare(self, samples: int, epochs: int | None) -> None:  # noqa: ARG002
@@ -37,7 +42,7 @@ class Weighted(Strategy):
         self._shares = given / given.sum()
 
     def describe(self) -> str:
-        return "Weighted" if self._given is None else f"Weighted by {np.count_nonzero(self._given)} weights"
+        return "Weighted" if self._given is None else f"Weighted by weights {checksum(self._given):08x}"
 
     def select(self, pool: Pool | None, remaining: np.ndarray, batch_size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG002
         chosen = self._deck.draw(batch_size)
