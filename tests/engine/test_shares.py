@@ -33,8 +33,10 @@ def test_shares_divide_the_picks():
 
 
 def test_a_group_that_is_too_small_gives_all_it_has():
-    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than their share: 'c' \(10 of 20\)"):
+    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than asked for: 'c' \(10 of 20\)"):
         assert counted(shares="uniform", size=60) == {"a": 30, "b": 20, "c": 10}
+    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than asked for: 'c' \(10 of 15\)"):
+        assert counted(shares="input", at_least=15, size=60) == {"a": 35, "b": 15, "c": 10}
 
 
 @examples(60)

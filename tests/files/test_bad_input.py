@@ -137,6 +137,33 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
     assert message in refused(arguments, capsys, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("group,share\na,\nb,1\n", "share of shares.csv must be a number ≥ 0, got nan for the group 'a'"),
+        ("group,share\na,-1\nb,1\n", "share of shares.csv must be a number ≥ 0, got -1.0 for the group 'a'"),
+        ("group,share\na,inf\nb,1\n", "share of shares.csv must be a number ≥ 0, got inf for the group 'a'"),
+        ("group,share,minimum\na,1,1.5\n", "minimum of shares.csv must be a whole number ≥ 0, got 1.5 for the group"),
+        ("group,share,maximum\na,1,-2\n", "maximum of shares.csv must be a whole number ≥ 0, got -2.0 for the group"),
+        ("group,share,maximum\na,1,x\n", "maximum of shares.csv must be numbers"),
+        ("group,share\na,1\na,2\n", "shares.csv must name each group once"),
+        ("group,share\nc,1\n", "shares names the group 'c', which no candidate has"),
+    ],
+)
+def test_a_file_of_shares_is_checked_by_group(content, message, capsys, monkeypatch):
+    np.save("groups.npy", np.array(["a", "b"] * 150))
+    Path("shares.csv").write_text(content)
+    assert message in refused("shards --size 5 --groups groups.npy --shares shares.csv", capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("names", [(1, "1"), (None, "None"), (True, "True")])
+def test_groups_that_are_written_alike_are_refused(names, capsys, monkeypatch):
+    Path("groups.jsonl").write_text("".join(json.dumps({"group": name}) + "\n" for name in names * 150))
+    for limit in ("--per_group 2", "--shares uniform"):
+        message = refused(f"shards --size 4 --groups groups.jsonl {limit}", capsys, monkeypatch)
+        assert f"--groups holds {names[0]!r} and {names[1]!r}, which are written alike" in message
+
+
 def _hostile_files(rows):
     """Files whose headers promise more than they hold, or less than nothing."""
     for name, shape, start in (("beyond", [300, 4], 10**9), ("negative", [-300, 4], 0)):

@@ -392,6 +392,10 @@ def test_groups_get_their_shares(partitions, rows):
     assert counts(shares="input", per_group=12) == [8, 12, 0]
     Path("shares.csv").write_text("group,share,minimum,maximum\nmany,1,,7\nfew,1,,\nrare,0,2,\n")
     assert counts(shares="shares.csv") == [11, 7, 2]
+    Path("shares.csv").write_text("group,share,minimum,maximum\nmany,3,,12\nfew,1,2,\nrare,0,2,\n")
+    assert counts(shares="shares.csv") == [6, 12, 2]
+    assert counts(shares="shares.csv", at_least=7) == [7, 11, 2]
+    assert counts(shares="shares.csv", per_group=11) == [7, 11, 2]
     if partitions == 1:
         found = smdl.select(rows, size=20, groups=groups, shares="input", seed=(0, 0, 0))
         assert chosen(shares="input", **options) == found.indices.tolist()
