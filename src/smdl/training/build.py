@@ -40,11 +40,14 @@ def make_method(config: TrainConfig) -> Method:
     known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method_name)
     method, changes = replace(known, name=config.method_name), config.objective
     if changes and method.objective is None:
+        given = "objective" if isinstance(changes, str) else f"objective.{next(iter(changes))}"
         raise ValueError(
-            f"method {method.name} has no objective: leave out"
-            f" objective.{next(iter(changes))}, or use a method that has one, such as --method observed"
+            f"method {method.name} has no objective: leave out {given},"
+            " or use a method that has one, such as --method observed"
         )
     try:
+        if isinstance(changes, str):
+            method, changes = method.changed(changes), {}
         objective = method.objective.changed(**changes) if changes and method.objective else None
         method = method.changed(objective, options=config.options)
         method = method.changed(candidates=make_candidates(config.candidates, method))
