@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,19 @@ def test_every_group_has_at_most_its_quota(rows, partitions):
         expected = smdl.select(rows, "facility_location", groups=groups, per_group=4, seed=(0, 0, 0))
         assert found == expected.indices.tolist()
     assert len(chosen(size=7, **options)) == 7
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_term_that_hardly_counts_is_noted_once(partitions, monkeypatch):
+    notes: list[str] = []
+    monkeypatch.setattr(Display, "note", lambda _, text: notes.append(text))
+    np.save("utility.npy", np.arange(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        objective = {"facility_location": 1.0, "utility": 1e-6}
+        chosen(objective=objective, utility="utility.npy", partitions=partitions)
+    (found,) = [text for text in notes if "hardly counts" in text]
+    assert found.startswith("utility has < 0.1% of the value of these 10 picks, so it hardly counts: utility=")
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -17,6 +17,7 @@ from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
 from smdl.engine.plan import LONG, picks_from_a_subset, with_sample
+from smdl.engine.selection import idle_terms
 from smdl.files.checks import check_finite, check_text_and_model, checked_output, guessed_features, read_rows
 from smdl.files.dedup import search_copies
 from smdl.files.engines import ENGINES, running
@@ -99,6 +100,9 @@ class Chooser:
                 if request.engine == "local":
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
+                weights = objective_of(request.objective).weights
+                for line in idle_terms(weights, dict(zip(weights, part.shares.tolist(), strict=False)), len(part.rows)):
+                    display.note(line)
                 self.source.check_stamps(self.stamps)
                 table = self._write(part, display)
                 display.phase("measuring what was chosen")
