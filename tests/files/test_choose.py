@@ -342,10 +342,11 @@ def test_the_command_prints_where_the_rows_and_the_report_are(capsys):
 
 def test_explain_prints_the_plan_and_writes_nothing(capsys):
     before = sorted(Path.cwd().rglob("*"))
-    assert main(["select", "shards", "--size", "10", "--partitions", "4", "--explain"]) == 0
+    assert main(["select", "shards", "--size", "10", "--partitions", "4", "--dedup", "0.9", "--explain"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "3 files, 300 rows of 4 × float32, 4.8 kB",
+        "rows as similar as 0.9 are left out first",
         "4 random parts of about 75 rows",
         "the last merge: 10 of 40",
     ):

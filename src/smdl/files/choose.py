@@ -76,6 +76,8 @@ class Chooser:
         """Describe the input, the plan and its costs."""
         lines = explain_files(self.source, self.plan, objective_of(self.request.objective), self._is_limited)
         embedder = self.input.embedder
+        if self.request.dedup is not None:
+            lines.insert(1, f"near-copies: rows as similar as {self.request.dedup} are left out first")
         return [lines[0], *(embedder.explain() if embedder else ()), *self.notes(), *lines[1:]]
 
     def run(self, display: Display) -> int:
@@ -187,7 +189,7 @@ class Chooser:
         found = open_rows([path], features_in(path, self.request.features))
         if found.width != self.source.width:
             raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
-        check_finite(found)
+        check_finite(f"--{name}", found)
         return np.array(found.whole())
 
     def _rows(self, name: str) -> np.ndarray:
@@ -215,6 +217,8 @@ class Chooser:
         self.quotas = quotas_of(request, self.source, mask, size, self.quota_notes.append)
         if self.quotas is not None:
             most = sum(self.quotas.values())
+            if len(request.sizes) > 1 and request.sizes[-1] > most:
+                raise ValueError(choice("size", request.sizes[-1], f"at most the {most} rows that --per_group allows"))
         if request.budget is not None:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))
