@@ -36,7 +36,7 @@ def quotas_of_shares(
     if low.sum() > size:
         raise ValueError(choice("size", size, f"at least {low.sum()}, what at_least asks for in all groups"))
     if high.sum() < size:
-        raise ValueError(choice("size", size, f"at most {high.sum()}: the groups with a share hold no more"))
+        raise ValueError(choice("size", size, f"at most {high.sum()}: the groups with a share may give no more"))
     quotas = _filled(wanted, low, high, size)
     asked = np.maximum(least, _filled(wanted, low, np.full(len(names), size), size))
     _warn_of_small_groups(names, counts, quotas, asked)
