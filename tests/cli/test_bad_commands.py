@@ -44,7 +44,7 @@ COMMANDS: list[list[str]] = [
     *wrong("candidates", "abc", "[]", "3", "{kind: ful}", "{factor: 0}", "{kind: full, every: x}"),
     *wrong("candidates.factor", "abc", "0", "null", "[]"),
     *wrong("candidates.kind", "ful", "3", "[]", "os:system", "no_module:name"),
-    *wrong("objective", "paper", "[]", "3", "{redundency: 1}"),
+    *wrong("objective", "papper", "[]", "3", "{redundency: 1}"),
     *wrong("objective.redundancy", "abc", "-1", "nan", "inf", "[]", "0"),
     *wrong("objective.distance", "cosin", "", "[]", "3"),
     *wrong("objective.sigma", "abc", "0", "-1", "nan", "inf"),
@@ -143,7 +143,9 @@ FILES = {
     "epoch: 3": "unknown option --epoch; did you mean --epochs?",
     "data: {nam: digits}": "unknown option --data.nam; did you mean --data.name?",
     "method: [paper]": "method must be a text",
-    "objective: paper": "objective must be a mapping of names to values, got 'paper'",
+    "objective: papper": "unknown objective 'papper'; did you mean 'paper'?",
+    "objective: [paper]": "objective must be",
+    "{method: uniform, objective: paper}": "method uniform has no objective: leave out objective, or use a method that",
     "{method: paper, objective: {preset: paper}}": "unknown term 'preset'",
     "strategy: uniform": "unknown option --strategy",
     "batch_size: true": "batch_size must be a whole number, got 'True'",
@@ -324,6 +326,12 @@ def test_an_unknown_option_names_the_options_that_may_be_meant(option, meant, tm
 def test_an_option_that_is_given_twice_is_an_error(argv, tmp_path, monkeypatch, capsys):
     option = next(part for part in argv if part.startswith("--")).partition("=")[0]
     assert check(argv, tmp_path, monkeypatch, capsys) == f"smdl: {option} is given twice: give it once"
+
+
+@pytest.mark.parametrize("command", ["train", "select x.npy --size 5"])
+def test_an_objective_has_a_name_or_terms(command, tmp_path, monkeypatch, capsys):
+    argv = [*command.split(), "--objective", "redundancy", "--objective.distance", "cosine"]
+    assert "--objective and --objective.distance are both given" in check(argv, tmp_path, monkeypatch, capsys)
 
 
 def test_configs_are_laid_over_one_another_and_a_plus_appends(tmp_path):

@@ -71,6 +71,7 @@ def test_train_writes_one_folder_that_says_everything(capsys):
         (["--method=paper", "--candidates.every", "2", "--objective.distance", "cosine"], "digits-paper-0"),
         ([], "digits-recommended-0"),
         (["--objective.redundancy", "1"], "digits-observed-0"),
+        (["--objective", "redundancy"], "digits-observed-0"),
         (["--candidates.factor", "2"], "digits-observed-0"),
         (["--method", "smdl.loading.strategies.uniform:Uniform"], "digits-smdl.loading.strategies.uniform.Uniform-0"),
     ],

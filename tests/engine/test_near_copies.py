@@ -155,6 +155,7 @@ def test_pairs_near_the_threshold_are_on_their_sides_of_it():
         ({"floor": 0.99}, "floor must be at most the similarity"),
         ({"keep": "last"}, "unknown keep 'last'"),
         ({"keep_by": np.zeros(3)}, "keep_by must be 5 finite numbers"),
+        ({"keep_by": [1, 2, np.nan, 4, 5]}, "keep_by must be 5 finite numbers, got nan for row 2"),
         ({"against": np.ones((2, 3))}, "the width of against must be that of the features, 2, got 3"),
         ({"features": np.array([[0.0, 0.0], [1.0, 0.0]])}, "not all zeros, got row 0"),
         ({"features": np.array([[np.nan, 0.0], [1.0, 0.0]])}, "as float32, are finite"),

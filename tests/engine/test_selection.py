@@ -219,6 +219,11 @@ def test_a_term_that_hardly_counts_is_named_with_a_weight_that_would_balance_it(
     whole = smdl.evaluate(pool, smdl.Objective(facility_location=weight, uncertainty=1.0), balanced.indices)
     assert whole.term_shares == pytest.approx(balanced.term_shares)
     assert "facility_location" in str(whole)
+    assert str(whole).partition(": ")[2] == str(balanced).partition(": ")[2]
+    assert str(balanced).startswith("200 picks of value ")
+    tiny = smdl.evaluate(pool, smdl.Objective(facility_location=1e-6, uncertainty=1.0), balanced.indices)
+    assert "facility_location < 0.1%" in str(tiny)
+    assert str(smdl.select(pool, "uncertainty", 5)).count(":") == 0, "the shares of several terms"
 
 
 def test_terms_leave_out_what_was_there_before():

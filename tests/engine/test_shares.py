@@ -33,8 +33,10 @@ def test_shares_divide_the_picks():
 
 
 def test_a_group_that_is_too_small_gives_all_it_has():
-    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than their share: 'c' \(10 of 20\)"):
+    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than asked for: 'c' \(10 of 20\)"):
         assert counted(shares="uniform", size=60) == {"a": 30, "b": 20, "c": 10}
+    with pytest.warns(UserWarning, match=r"1 group has fewer candidates than asked for: 'c' \(10 of 15\)"):
+        assert counted(shares="input", at_least=15, size=60) == {"a": 35, "b": 15, "c": 10}
 
 
 @examples(60)
@@ -68,7 +70,7 @@ def test_quotas_are_as_near_to_the_shares_as_whole_numbers_can_be(data):
         ({"shares": {"d": 1}}, "shares names the group 'd', which no candidate has"),
         ({"shares": {"a": -1}}, "a number ≥ 0"),
         ({"shares": {"a": 0}}, "shares must give at least one group more than 0"),
-        ({"shares": {"c": 1}}, "size must be at most 10: the groups with a share hold no more, got 20"),
+        ({"shares": {"c": 1}}, "size must be at most 10: the groups with a share may give no more, got 20"),
         ({"shares": "input", "at_least": 8}, "size must be at least 24"),
         ({"shares": "input", "at_least": 3, "per_group": 2}, "at_least must not be above per_group"),
         ({"at_least": 3, "per_group": 9}, "at_least needs shares"),

@@ -46,8 +46,11 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --objective facility", "did you mean 'facility_location'?"),
         ("shards --size 5 --objective.redundncy 1", "did you mean 'redundancy'?"),
         ("shards --size 5 --objective paper", "needs probabilities"),
-        ("shards --size 5 --labels label", "unknown column of labels 'label'"),
-        ("shards --size 5 --labels fractions.npy", "labels must be whole class numbers"),
+        ("shards --size 5 --objective class_balance --labels label", "unknown column of labels 'label'"),
+        ("shards --size 5 --objective class_balance --labels fractions.npy", "labels must be whole class numbers"),
+        ("shards --size 5 --labels ones.npy", "--labels: no term of the objective reads them"),
+        ("shards --size 5 --objective class_balance", "the objective needs labels: name them by --labels COLUMN"),
+        ("shards --size 9,5 --groups ones.npy --per_group 6", "size must be at most the 6 rows that --per_group allow"),
         ("shards --size 5 --groups first.npy", "first.npy must have one row per row, got 100 for 300 rows"),
         ("shards --per_group 5", "--per_group needs --groups"),
         ("shards --size 5 --shares uniform", "--shares needs --groups"),
@@ -57,9 +60,10 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --shares equal --groups ones.npy", "--shares must be uniform, input, or a file with the col"),
         ("shards --size 5 --shares ones.npy --groups ones.npy", "ones.npy must have the columns group and share"),
         ("shards --size 5 --utility ones.npy", "weight: --objective.facility_location 1 --objective.utility 0.2"),
-        ("shards --size 5 --utility nan.npy --objective utility", "--utility must be a column of finite numbers"),
-        ("shards --size 5 --objective utility", "utility needs utility"),
-        ("shards --size 5 --importance nan.npy", "--importance must be a column of finite numbers ≥ 0, not all"),
+        ("shards --size 5 --utility nan.npy --objective utility", "finite numbers, got nan in row 0 of nan.npy"),
+        ("shards --size 5 --utility words.npy --objective utility", "finite numbers, and words.npy holds no numbers"),
+        ("shards --size 5 --objective utility", "needs utility: name them by --utility COLUMN"),
+        ("shards --size 5 --importance nan.npy", "numbers ≥ 0, not all of them 0, got nan in row 0 of nan.npy"),
         ("shards --size 5 --importance zeros.npy", "--importance must be a column of finite numbers ≥ 0, not all"),
         ("shards --size 5 --importance first.npy", "first.npy must have one row per row, got 100 for 300 rows"),
         ("shards --size 5 --importance ones.npy --objective redundancy", "--importance is about facility_location"),
@@ -68,6 +72,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
             "--importance and --objective.importance are both given",
         ),
         ("shards --size 5 --away_from other/1.npy", "--away_from must have the width of the input, 4, got 3"),
+        ("shards --size 5 --away_from other/2.npy --skip_nan", "--away_from: row 3 of other/2.npy has numbers that"),
         ("shards --size 5 --away_from shards/0.npy --objective redundancy", "away_from is about facility_location"),
         ("shards --budget 5", "--costs and --budget belong together"),
         ("shards --costs fractions.npy --size 5", "--costs and --budget belong together"),
@@ -120,6 +125,8 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
         Path(folder).mkdir()
     np.save("other/0.npy", rows)
     np.save("other/1.npy", rows[:, :3])
+    np.save("other/2.npy", np.where(np.arange(300)[:, None] == 3, np.nan, rows))
+    np.save("words.npy", np.array(["a"] * 300))
     np.save("dimensions/0.npy", rows)
     np.save("dimensions/1.npy", rows[:, 0])
     for name in ("nothing.npy", "taken.select"):
@@ -135,6 +142,33 @@ def test_it_is_found_before_the_work_starts(arguments, message, rows, capsys, mo
     np.save("short.npy", rows)
     Path("short.npy").write_bytes(Path("short.npy").read_bytes()[:-100])
     assert message in refused(arguments, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("group,share\na,\nb,1\n", "share of shares.csv must be a number ≥ 0, got nan for the group 'a'"),
+        ("group,share\na,-1\nb,1\n", "share of shares.csv must be a number ≥ 0, got -1.0 for the group 'a'"),
+        ("group,share\na,inf\nb,1\n", "share of shares.csv must be a number ≥ 0, got inf for the group 'a'"),
+        ("group,share,minimum\na,1,1.5\n", "minimum of shares.csv must be a whole number ≥ 0, got 1.5 for the group"),
+        ("group,share,maximum\na,1,-2\n", "maximum of shares.csv must be a whole number ≥ 0, got -2.0 for the group"),
+        ("group,share,maximum\na,1,x\n", "maximum of shares.csv must be numbers"),
+        ("group,share\na,1\na,2\n", "shares.csv must name each group once"),
+        ("group,share\nc,1\n", "shares names the group 'c', which no candidate has"),
+    ],
+)
+def test_a_file_of_shares_is_checked_by_group(content, message, capsys, monkeypatch):
+    np.save("groups.npy", np.array(["a", "b"] * 150))
+    Path("shares.csv").write_text(content)
+    assert message in refused("shards --size 5 --groups groups.npy --shares shares.csv", capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("names", [(1, "1"), (None, "None"), (True, "True")])
+def test_groups_that_are_written_alike_are_refused(names, capsys, monkeypatch):
+    Path("groups.jsonl").write_text("".join(json.dumps({"group": name}) + "\n" for name in names * 150))
+    for limit in ("--per_group 2", "--shares uniform"):
+        message = refused(f"shards --size 4 --groups groups.jsonl {limit}", capsys, monkeypatch)
+        assert f"--groups holds {names[0]!r} and {names[1]!r}, which are written alike" in message
 
 
 def _hostile_files(rows):

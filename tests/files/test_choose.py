@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -342,10 +343,11 @@ def test_the_command_prints_where_the_rows_and_the_report_are(capsys):
 
 def test_explain_prints_the_plan_and_writes_nothing(capsys):
     before = sorted(Path.cwd().rglob("*"))
-    assert main(["select", "shards", "--size", "10", "--partitions", "4", "--explain"]) == 0
+    assert main(["select", "shards", "--size", "10", "--partitions", "4", "--dedup", "0.9", "--explain"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "3 files, 300 rows of 4 × float32, 4.8 kB",
+        "rows as similar as 0.9 are left out first",
         "4 random parts of about 75 rows",
         "the last merge: 10 of 40",
     ):
@@ -409,6 +411,19 @@ def test_every_group_has_at_most_its_quota(rows, partitions):
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
+def test_a_term_that_hardly_counts_is_noted_once(partitions, monkeypatch):
+    notes: list[str] = []
+    monkeypatch.setattr(Display, "note", lambda _, text: notes.append(text))
+    np.save("utility.npy", np.arange(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        objective = {"facility_location": 1.0, "utility": 1e-6}
+        chosen(objective=objective, utility="utility.npy", partitions=partitions)
+    (found,) = [text for text in notes if "hardly counts" in text]
+    assert found.startswith("utility has < 0.1% of the value of these 10 picks, so it hardly counts: utility=")
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
 def test_groups_get_their_shares(partitions, rows):
     groups = np.where(np.arange(300) < 2, "rare", np.where(np.arange(300) % 4 == 0, "few", "many"))
     np.save("groups.npy", groups)
@@ -424,6 +439,10 @@ def test_groups_get_their_shares(partitions, rows):
     assert counts(shares="input", per_group=12) == [8, 12, 0]
     Path("shares.csv").write_text("group,share,minimum,maximum\nmany,1,,7\nfew,1,,\nrare,0,2,\n")
     assert counts(shares="shares.csv") == [11, 7, 2]
+    Path("shares.csv").write_text("group,share,minimum,maximum\nmany,3,,12\nfew,1,2,\nrare,0,2,\n")
+    assert counts(shares="shares.csv") == [6, 12, 2]
+    assert counts(shares="shares.csv", at_least=7) == [7, 11, 2]
+    assert counts(shares="shares.csv", per_group=11) == [7, 11, 2]
     if partitions == 1:
         found = smdl.select(rows, size=20, groups=groups, shares="input", seed=(0, 0, 0))
         assert chosen(shares="input", **options) == found.indices.tolist()

@@ -8,6 +8,7 @@ import pytest
 
 from smdl.cli.commands import main
 from smdl.files.rows import open_file, open_rows
+from smdl.files.texts import open_text
 
 EVERY = np.arange(3)
 
@@ -51,7 +52,11 @@ def test_ids_keep_their_type_and_their_digits(tmp_path):
         (['{"x": 1}', '{"x": 1'], "line 2 is no JSON"),
         (['{"x": 1}', "[1, 2]"], "line 2 must be an object"),
         (['{"x": 1, "x": 2}'], "line 1: it has the name 'x' twice"),
-        (['{"v": [1, 2]}', '{"v": [1, 2, 3]}'], "v must have lists of one length, got 2 and 3 numbers"),
+        (['{"v": [1, 2]}', '{"v": [1, 2, 3]}'], "column v holds numbers, and a list of 3 in row 1, not a list of 2"),
+        (['{"v": [1], "q": 1}'] * 2 + ['{"v": "oops", "q": 1}'], "column v holds numbers, and 'oops' in row 2, not a"),
+        (['{"v": [1], "q": 1}'] * 2 + ['{"v": [[2]], "q": 1}'], "column v holds numbers, and [[2]] in row 2, not a"),
+        (['{"v": [1], "q": 1}'] * 2 + ['{"v": [], "q": 1}'], "column v holds numbers, and [] in row 2, not a"),
+        (['{"q": 1, "r": 1}'] * 2 + ['{"q": [1], "r": 1}'], "the column q holds numbers, and a list of 1 in row 2"),
         (['{"x": 1}', '{"x": 2}', '{"x": "n.a."}'], "the column x holds numbers, and 'n.a.' in row 2"),
         (['{"t": "a"}'], "has no column of numbers"),
         (['{"v": {"a": 1}}'], "has no column of numbers"),
@@ -79,3 +84,14 @@ def test_rows_come_and_go_as_json_lines(tmp_path, monkeypatch):
     assert lines[7]["id"] == "r7"
     assert main(["select", "a.jsonl", "--size", "5", "--exclude", "kept.jsonl", "--out", "third.jsonl", "--quiet"]) == 0
     assert all(line["index"] < 30 for line in read("third.jsonl"))
+
+
+def test_lists_of_several_lengths_matter_only_where_they_are_read(tmp_path):
+    lines = [{"x": [1.0, 2.0], "tokens": [1] * (1 + row % 2), "t": "a", "n": {"a": 1}} for row in range(4)]
+    path = write(tmp_path / "a.jsonl", *lines)
+    assert open_rows([path], ["x"]).width == 2
+    assert len(open_text([path], "t", {}, "embeddings.npy")) == 4
+    with pytest.raises(ValueError, match="the column tokens cannot be read as features: it holds a list of 2 in row 1"):
+        open_rows([path], ["tokens"])
+    with pytest.raises(ValueError, match="the column n cannot be read as ids: it holds object"):
+        open_rows([path], ["x"], {"ids": "n"})

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
 
 from smdl.files import row_files
-from smdl.files.rows import open_rows
+from smdl.files.rows import open_file, open_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 6)).astype(np.float32)
@@ -140,6 +140,15 @@ def test_missing_values_of_tables_are_nan(tmp_path):
     np.testing.assert_array_equal(open_rows([str(tmp_path / "a.csv")]).features_at(np.arange(2)), [[1, 2], [np.nan, 3]])
 
 
+def test_the_first_list_that_is_there_says_the_width(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"X": [None, [], [1.0, 2.0]], "n": [1, 2, 3]}), path)
+    file = open_file(path)
+    assert file.columns["X"].width == 2
+    pq.write_table(pa.table({"X": [None, [1.0, 2.0]]}), path)
+    np.testing.assert_array_equal(open_rows([path]).whole(), [[np.nan, np.nan], [1, 2]])
+
+
 def test_a_missing_group_is_none_and_a_missing_label_is_empty(tmp_path):
     pq.write_table(pa.table({"X": [[0.0], [1.0], [2.0]], "kind": ["None", None, "b"]}), tmp_path / "a.parquet")
     found = open_rows([str(tmp_path / "a.parquet")], "X", {"groups": "kind", "labels": "kind"})
@@ -215,7 +224,7 @@ def test_shards_that_differ_are_refused(other, message, tmp_path):
 def test_ragged_rows_are_refused_with_their_place(tmp_path):
     save_table(tmp_path / "a.parquet", X=[[1.0, 2.0], [3.0, 4.0], [5.0]])
     source = open_rows([str(tmp_path / "a.parquet")])
-    with pytest.raises(ValueError, match=r"a.parquet cannot be read: .*one length, got 2 in row 0 and 1 in row 2"):
+    with pytest.raises(ValueError, match=r"a.parquet cannot be read: .*one length, got 2 and 1 in row 2"):
         source.features_at(np.arange(3))
 
 

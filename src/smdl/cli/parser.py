@@ -130,8 +130,9 @@ class Parser(jsonargparse.ArgumentParser):
         return argparse.Namespace(**options, given=given)
 
     def _check_repeats(self, arguments: list[str]) -> None:
-        """Raise a ValueError if an option is given twice: argparse would silently take the last value. Configs are laid
-        over one another, and an option with a plus, as in `--schedule.milestones+`, appends to a list."""
+        """Raise a ValueError if an option is given twice, or an objective in two ways: argparse would silently take the
+        last value. Configs are laid over one another, and an option with a plus, as in `--schedule.milestones+`,
+        appends to a list."""
         given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
         for option in dict.fromkeys(given):
             action = self._option_string_actions.get(option)
@@ -139,6 +140,8 @@ class Parser(jsonargparse.ArgumentParser):
             collects = self.command.own.get(option, {}).get("action") == "extend" or option.endswith("+")
             if given.count(option) > 1 and not (is_flag or collects or isinstance(action, _Config)):
                 raise ValueError(f"{option} is given twice: give it once")
+            if option.startswith("--objective.") and "--objective" in given:
+                raise ValueError(f"--objective and {option} are both given: give its name, or its terms and options")
 
     def check_names(self, values: Any, prefix: str = "--") -> None:
         """Raise a ValueError if a config file sets something that is not an option."""

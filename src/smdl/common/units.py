@@ -17,3 +17,8 @@ def size_text(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent; a small one is not 0.0%."""
+    return "< 0.1%" if 0 < share < 0.0005 else f"{share:.1%}"

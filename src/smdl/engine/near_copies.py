@@ -310,6 +310,9 @@ def _array(given: Array) -> np.ndarray:
 
 def _values(given: Array, rows: int) -> np.ndarray:
     found = _array(given)
-    if found.shape != (rows,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+    if found.shape != (rows,) or found.dtype.kind not in "fiub":
         raise ValueError(choice("keep_by", f"{found.dtype} of shape {found.shape}", f"{rows} finite numbers"))
+    if not np.isfinite(found).all():
+        row = int(np.isfinite(found).argmin())
+        raise ValueError(f"keep_by must be {rows} finite numbers, got {found[row]} for row {row}")
     return found.astype(np.float64)

@@ -13,6 +13,7 @@ import torch
 
 from smdl.common.messages import callable_or_none, choice, names_checked
 from smdl.common.names import ObjectiveName, OptimizerName, SharesName
+from smdl.common.units import share_text
 from smdl.engine.geometry import DENSE, no_report
 from smdl.engine.greedy.partition import Spread, get_mini_batch
 from smdl.engine.limits import as_array, check_indices
@@ -53,6 +54,11 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __str__(self) -> str:
+        several = self.objective is not None and len(self.objective.weights) > 1
+        shares = f": {_listed(self.term_shares)}" if several and self.term_shares else ""
+        return f"{len(self)} picks of value {self.value:.6g}{shares}"
 
     def renumbered(self, numbers: np.ndarray) -> "Selection":
         """Return the same picks with index numbers[i] in place of row i of the pool."""
@@ -170,7 +176,7 @@ class Evaluation:
         return _shares_of(self.terms)
 
     def __str__(self) -> str:
-        return f"{self.value:.6g}: {', '.join(f'{name} {share:.1%}' for name, share in self.term_shares.items())}"
+        return f"{self.value:.6g}: {_listed(self.term_shares)}"
 
 
 @names_checked
@@ -292,20 +298,24 @@ def carry_out(
 IDLE = 0.01
 
 
-def _warn_of_idle_terms(chosen: Selection) -> None:
-    """Warn of terms whose weight is too small to count, and name a weight that would."""
-    objective = chosen.objective
-    if objective is None or len(objective.weights) < 2 or chosen.terms is None or chosen.value <= 0:
-        return
-    for name, value in chosen.terms.items():
-        if 0 < value < IDLE * chosen.value:
-            others = (chosen.value - value) / (len(chosen.terms) - 1)
-            balanced = objective.weights[name] * others / value
-            warnings.warn(
-                f"{name} has {value / chosen.value:.1%} of the value of these {len(chosen)} picks, so it hardly counts:"
-                f" {name}={balanced:.2g} would give it as much as the other terms have on average",
-                stacklevel=4,
+def idle_terms(weights: Mapping[str, float], shares: Mapping[str, float], count: int) -> list[str]:
+    """Name the terms whose weight is too small to count in the value of `count` picks, and a weight that would."""
+    found = []
+    for name, share in shares.items():
+        if len(weights) > 1 and 0 < share < IDLE:
+            balanced = weights[name] * (1 - share) / (len(weights) - 1) / share
+            found.append(
+                f"{name} has {share_text(share)} of the value of these {count} picks, so it hardly counts:"
+                f" {name}={balanced:.2g} would give it as much as the other terms have on average"
             )
+    return found
+
+
+def _warn_of_idle_terms(chosen: Selection) -> None:
+    objective = chosen.objective
+    if objective is not None and len(objective.weights) > 1 and chosen.value > 0:
+        for text in idle_terms(objective.weights, chosen.term_shares or {}, len(chosen)):
+            warnings.warn(text, stacklevel=4)
 
 
 def as_pool(pool: Pool | Array) -> Pool:
@@ -377,6 +387,10 @@ def _value_of(problem: Problem, name: str, chosen: np.ndarray) -> float:
 def _shares_of(terms: dict[str, float]) -> dict[str, float]:
     value = math.fsum(terms.values())
     return {name: part / value if value else 0.0 for name, part in terms.items()}
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share_text(share)}" for name, share in shares.items())
 
 
 def _gain_sum(problem: Problem, name: str, chosen: np.ndarray) -> float:

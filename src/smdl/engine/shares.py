@@ -25,7 +25,8 @@ def quotas_of_shares(
     at_least   picks of every group, or group -> number; a group with fewer candidates gives all it has
     """
     wanted = _wanted(shares, names, counts)
-    low = np.minimum(_per_name("at_least", at_least, names, 0), counts)
+    least = _per_name("at_least", at_least, names, 0)
+    low = np.minimum(least, counts)
     high = np.minimum(_per_name("per_group", at_most, names, int(counts.max(initial=0))), counts)
     if (crossed := low > high).any():
         name = names[int(crossed.argmax())]
@@ -36,9 +37,10 @@ def quotas_of_shares(
     if low.sum() > size:
         raise ValueError(choice("size", size, f"at least {low.sum()}, what at_least asks for in all groups"))
     if high.sum() < size:
-        raise ValueError(choice("size", size, f"at most {high.sum()}: the groups with a share hold no more"))
+        raise ValueError(choice("size", size, f"at most {high.sum()}: the groups with a share may give no more"))
     quotas = _filled(wanted, low, high, size)
-    _warn_of_small_groups(names, counts, quotas, _filled(wanted, low, np.full(len(names), size), size))
+    asked = np.maximum(least, _filled(wanted, low, np.full(len(names), size), size))
+    _warn_of_small_groups(names, counts, quotas, asked)
     return quotas
 
 
@@ -92,14 +94,14 @@ def _filled(wanted: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) ->
 
 
 def _warn_of_small_groups(names: list[Any], counts: np.ndarray, quotas: np.ndarray, asked: np.ndarray) -> None:
-    """Warn of groups that have fewer candidates than their share asks for."""
+    """Warn of groups that have fewer candidates than their share or their minimum asks for."""
     small = np.flatnonzero((quotas == counts) & (asked > quotas))
     if len(small):
         shown = ", ".join(f"{names[g]!r} ({counts[g]} of {asked[g]})" for g in small[:NAMED].tolist())
         counted = "1 group has" if len(small) == 1 else f"{len(small)} groups have"
         more = f" and {len(small) - NAMED} more" if len(small) > NAMED else ""
         warnings.warn(
-            f"{counted} fewer candidates than their share: {shown}{more}. All of these may be picked,"
+            f"{counted} fewer candidates than asked for: {shown}{more}. All of these may be picked,"
             " and the other groups get the rest by their shares",
             stacklevel=4,
         )

@@ -13,6 +13,7 @@ from smdl.files.file_paths import is_url
 from smdl.files.file_plan import check_rows
 from smdl.files.output import WRITERS
 from smdl.files.request import RowRequest
+from smdl.files.row_files import RowFile
 from smdl.files.rows import FORMATS, Rows, open_file
 from smdl.files.tables import arrow
 
@@ -49,9 +50,14 @@ def check_usable(source: Rows, bad: Sequence[np.ndarray], fault: str, skip: bool
     return dropped
 
 
-def check_finite(source: Rows) -> None:
-    """Raise an error if there are rows that are not finite."""
-    check_usable(source, [bad_rows(source, n, not_finite) for n in range(len(source.shards))], NOT_FINITE, skip=False)
+def check_finite(name: str, source: Rows) -> None:
+    """Raise an error if the rows of an option are not all finite."""
+    for number, shard in enumerate(source.shards):
+        bad = bad_rows(source, number, not_finite)
+        if len(bad):
+            remedy = "Repair or remove it: --skip_nan is for rows of the input"
+            counted = f" ({len(bad)} rows in all)" if len(bad) > 1 else ""
+            raise ValueError(f"{name}: row {bad[0]} of {shard.path} has {NOT_FINITE}{counted}. {remedy}")
 
 
 def guessed_features(source: Rows) -> list[str]:
@@ -100,9 +106,13 @@ def _are_embeddings(shards: np.ndarray, source: Rows) -> bool:
 
 def numbers_of(source: Rows, role: str, rule: str = "a column of finite numbers", least: float = -np.inf) -> np.ndarray:
     """Return a column of finite numbers that are not below `least`."""
-    found = source.column(role)
-    if found.dtype.kind not in "fiub" or not (np.isfinite(found) & (found >= least)).all():
-        raise ValueError(f"--{role} must be {rule}")
+    found, given = source.column(role), source.columns[role]
+    name = given.path if isinstance(given, RowFile) else ", ".join(given)
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"--{role} must be {rule}, and {name} holds no numbers")
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= least)))
+    if len(wrong):
+        raise ValueError(f"--{role} must be {rule}, got {found[wrong[0]]} in row {wrong[0]} of {name}")
     return found
 
 

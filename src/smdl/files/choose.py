@@ -17,6 +17,7 @@ from smdl.engine.limits import share_of
 from smdl.engine.near_copies import threshold
 from smdl.engine.objective import check_others
 from smdl.engine.plan import LONG, picks_from_a_subset, with_sample
+from smdl.engine.selection import idle_terms
 from smdl.files.checks import check_finite, check_text_and_model, checked_output, guessed_features, read_rows
 from smdl.files.dedup import search_copies
 from smdl.files.engines import ENGINES, running
@@ -75,6 +76,8 @@ class Chooser:
         """Describe the input, the plan and its costs."""
         lines = explain_files(self._job(NO_ROWS))
         embedder = self.input.embedder
+        if self.request.dedup is not None:
+            lines.insert(1, f"near-copies: rows as similar as {self.request.dedup} are left out first")
         return [lines[0], *(embedder.explain() if embedder else ()), *self.notes(), *lines[1:]]
 
     def run(self, display: Display) -> int:
@@ -98,6 +101,9 @@ class Chooser:
                 if request.engine == "local":
                     job = replace(job, progress=display.step)
                 part = self._choose(job, work, engine, display)
+                weights = objective_of(request.objective).weights
+                for line in idle_terms(weights, dict(zip(weights, part.shares.tolist(), strict=False)), len(part.rows)):
+                    display.note(line)
                 self.source.check_stamps(self.stamps)
                 table = self._write(part, display)
                 display.phase("measuring what was chosen")
@@ -186,7 +192,7 @@ class Chooser:
         found = open_rows([path], features_in(path, self.request.features))
         if found.width != self.source.width:
             raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
-        check_finite(found)
+        check_finite(f"--{name}", found)
         return np.array(found.whole())
 
     def _rows(self, name: str) -> np.ndarray:
@@ -214,6 +220,8 @@ class Chooser:
         self.quotas = quotas_of(request, self.source, mask, size, self.quota_notes.append)
         if self.quotas is not None:
             most = sum(self.quotas.values())
+            if len(request.sizes) > 1 and request.sizes[-1] > most:
+                raise ValueError(choice("size", request.sizes[-1], f"at most the {most} rows that --per_group allows"))
         if request.budget is not None:
             total = np.cumsum(np.sort(self.source.column("costs")[mask].astype(np.float64)))
             most = min(most, int(np.searchsorted(total, request.budget * (1 + 1e-12), side="right")))

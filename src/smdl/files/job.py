@@ -138,6 +138,7 @@ class Job:
             size = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="this selection takes a while")  # the plan has said so
+            warnings.filterwarnings("ignore", message=".* hardly counts")  # Chooser says so of the last merge
             return select(pool, objective, size, **options)
 
     def pool(self, rows: np.ndarray, features: np.ndarray | None = None) -> Pool:

@@ -22,33 +22,34 @@ class JsonLinesFile(TableFile):
 
     def describe(self) -> None:
         counts: dict[str, dict[Any, int]] = {}
-        examples: dict[str, str] = {}
+        examples: dict[tuple[str, Any], str] = {}
         for row, entry in enumerate(self._objects(strict=True)):
             for name, value in entry.items():
                 kind = _kind(value)
                 counts.setdefault(name, {})[kind] = counts.get(name, {}).get(kind, 0) + 1
-                if kind == "text" and name not in examples:
-                    examples[name] = f"{value[:40]!r} in row {row}"
+                if (name, kind) not in examples:
+                    examples[name, kind] = f"{_shown(value, kind)} in row {row}"
             self.rows = row + 1
         self._check_names(list(counts))
         for name, kinds in counts.items():
-            self._add(name, {kind: count for kind, count in kinds.items() if kind != _MISSING}, examples.get(name, ""))
+            found = {kind: count for kind, count in kinds.items() if kind != _MISSING}
+            self._add(name, found, {kind: examples[name, kind] for kind in found})
 
-    def _add(self, name: str, kinds: dict[Any, int], text: str) -> None:
-        """Decide what a column is from how many of its values are of which kind."""
+    def _add(self, name: str, kinds: dict[Any, int], examples: dict[Any, str]) -> None:
+        """Decide what a column is from how many of its values are of which kind, in the order of the first of each."""
         widths = [kind for kind in kinds if isinstance(kind, int)]
-        if set(kinds) == {"number"}:
-            self.columns[name] = Column("<f8", 0)
-        elif len(widths) == len(kinds) == 1:
-            self.columns[name] = Column("<f8", widths[0])
-        elif len(widths) == len(kinds) > 1:
-            raise ValueError(f"{name} must have lists of one length, got {min(widths)} and {max(widths)} numbers")
-        elif set(kinds) <= {"number", "text"}:
+        if len(kinds) == 1 and (widths or "number" in kinds):
+            self.columns[name] = Column("<f8", sum(widths))
+            return
+        if set(kinds) <= {"number", "text"}:
             self.columns[name] = Column("U", 0)
-            if kinds.get("number", 0) > kinds.get("text", 0):
-                self.faults[name] = text
-            else:
-                self.unread.setdefault(name, "text")
+        lists = sum(kinds[width] for width in widths)
+        if 2 * max(lists, kinds.get("number", 0)) > sum(kinds.values()):
+            usual = max(widths, key=lambda width: kinds[width]) if 2 * lists > sum(kinds.values()) else "number"
+            wrong = examples[next(kind for kind in kinds if kind != usual)]
+            self.faults[name] = wrong if usual == "number" else f"{wrong}, not a list of {usual}"
+        elif name in self.columns:
+            self.unread.setdefault(name, "text")
         else:
             words = {"list of numbers" if isinstance(kind, int) else kind for kind in kinds}
             self.unread.setdefault(name, " and ".join(sorted(words)))
@@ -113,6 +114,12 @@ def _kind(value: Any) -> str | int:
     if isinstance(value, list) and value and all(each is None or isinstance(each, int | float) for each in value):
         return len(value)
     return "list" if isinstance(value, list) else "object"
+
+
+def _shown(value: Any, kind: str | int) -> str:
+    if isinstance(kind, int):
+        return f"a list of {kind}"
+    return repr(value[:40]) if kind == "text" else json.dumps(value)[:40]
 
 
 def _values(values: list[Any], column: Column) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,8 @@ import numpy as np
 from smdl.engine.shares import SHARES, quotas_of_shares
 from smdl.files.file_paths import suffix_of
 from smdl.files.request import SelectRequest
+from smdl.files.row_files import RowFile
 from smdl.files.rows import FORMATS, Rows, numbered, open_file
-
-#: Columns of a file of --shares, and what they are in Python.
-COLUMNS = {"share": "shares", "minimum": "at_least", "maximum": "per_group"}
 
 
 def quotas_of(
@@ -24,12 +22,12 @@ def quotas_of(
     if request.per_group is None and request.shares is None:
         return None
     names, numbers = numbered(source.column("groups")[mask])
-    texts, counts = [str(name) for name in names], np.bincount(numbers, minlength=len(names))
+    texts, counts = _texts(names), np.bincount(numbers, minlength=len(names))
     if request.shares is None:
         return {text: min(int(count), request.per_group or 0) for text, count in zip(texts, counts, strict=True)}
     if size is None:
         raise ValueError("--shares needs --size or --fraction: the number of rows that they divide")
-    given = _given(request)
+    given = _given(request, texts)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         quotas = quotas_of_shares(given["shares"], texts, counts, size, given["at_least"], given["per_group"])
@@ -38,8 +36,20 @@ def quotas_of(
     return dict(zip(texts, quotas.tolist(), strict=True))
 
 
-def _given(request: SelectRequest) -> dict[str, Any]:
-    """Return the shares and limits: of the options, or of a file with the columns group, share, minimum, maximum."""
+def _texts(names: list[Any]) -> list[str]:
+    """Return the texts of distinct names. Two names of one text are an error: they would share a quota."""
+    found: dict[str, Any] = {}
+    for name in names:
+        if str(name) in found:
+            other = found[str(name)]
+            raise ValueError(f"--groups holds {other!r} and {name!r}, which are written alike: give both one type")
+        found[str(name)] = name
+    return list(found)
+
+
+def _given(request: SelectRequest, groups: list[str]) -> dict[str, Any]:
+    """Return the shares and limits: of the options, and of a file with the columns group, share, minimum, maximum. Of
+    two limits of a group, the stricter one holds."""
     shares = str(request.shares)
     found: dict[str, Any] = {"shares": shares, "at_least": request.at_least, "per_group": request.per_group}
     if shares in SHARES:
@@ -53,15 +63,26 @@ def _given(request: SelectRequest) -> dict[str, Any]:
     texts = [str(name) for name in file.exact("group", np.arange(file.rows))]
     if len(set(texts)) < len(texts):
         raise ValueError(f"--shares: {shares} must name each group once")
-    for column, option in COLUMNS.items():
+    found["shares"] = _numbers(file, "share", texts)
+    for column, option, stricter in (("minimum", "at_least", max), ("maximum", "per_group", min)):
         if column in file.columns:
-            found[option] = _numbers(file.column(column), texts, f"--shares: {column} of {shares}")
+            limits, every = _numbers(file, column, texts), found[option]
+            if every is not None:
+                limits |= {group: stricter(every, limits.get(group, every)) for group in groups}
+            found[option] = limits
     return found
 
 
-def _numbers(values: np.ndarray, texts: list[str], what: str) -> Mapping[str, float]:
-    """Return the numbers by group, without those that are missing."""
+def _numbers(file: RowFile, column: str, groups: list[str]) -> dict[str, float]:
+    """Return the numbers of the groups. A limit may be missing, a share may not."""
+    what, values, found = f"--shares: {column} of {file.path}", file.column(column), {}
     if values.dtype.kind not in "fiu":
         raise ValueError(f"{what} must be numbers")
-    plain = [int(value) if float(value).is_integer() else value for value in values.tolist()]
-    return {text: value for text, value in zip(texts, plain, strict=True) if not math.isnan(value)}
+    rule = "a number ≥ 0" if column == "share" else "a whole number ≥ 0"
+    for group, value in zip(groups, values.tolist(), strict=True):
+        if math.isnan(value) and column != "share":
+            continue
+        if not (0 <= value < math.inf and (column == "share" or value == int(value))):
+            raise ValueError(f"{what} must be {rule}, got {value} for the group {group!r}")
+        found[group] = value if column == "share" else int(value)
+    return found

@@ -10,10 +10,12 @@ from smdl.files.rows import Rows
 
 
 def check_columns_are_read(request: SelectRequest) -> None:
-    """Raise an error if a column is given that no term of the objective reads."""
+    """Raise an error if a column is given that no term of the objective reads, or is not given and needed."""
     objective = objective_of(request.objective)
-    if request.probabilities is not None and not objective.needs & {"probabilities", "errors"}:
-        raise ValueError("--probabilities: no term of the objective reads them. Leave them out, or see --objective")
+    needs = objective.needs | ({"probabilities", "labels"} if "errors" in objective.needs else set())
+    for role in ("probabilities", "labels"):
+        if getattr(request, role) is not None and role not in needs:
+            raise ValueError(f"--{role}: no term of the objective reads them. Leave them out, or see --objective")
     if request.utility is not None and "utility" not in objective.needs:
         weights = " ".join(f"--objective.{name} {weight:g}" for name, weight in objective.weights.items())
         share = 1 / request.sizes[-1] if request.sizes else 0.01
@@ -24,6 +26,9 @@ def check_columns_are_read(request: SelectRequest) -> None:
         raise ValueError("--importance is about facility_location: give it a weight, --objective.facility_location 1")
     if request.importance is not None and objective.importance is not None:
         raise ValueError("--importance and --objective.importance are both given: choose one of them")
+    for role in ("probabilities", "labels", "utility"):
+        if getattr(request, role) is None and role in needs:
+            raise ValueError(f"the objective needs {role}: name them by --{role} COLUMN")
 
 
 def check_limits(request: SelectRequest, source: Rows) -> None:

@@ -227,6 +227,8 @@ def numbered(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
 def check_column(role: str, name: str, shards: tuple[RowFile, ...]) -> None:
     """Raise an error that names the first file without this column."""
     for shard in shards:
+        if name not in shard.columns and (why := shard.faults.get(name) or shard.unread.get(name)):
+            raise ValueError(f"{shard.path}: the column {name} cannot be read as {role}: it holds {why}")
         if name not in shard.columns:
             raise ValueError(f"{shard.path}: {unknown(f'column of {role}', name, shard.columns)}")
 

@@ -122,9 +122,10 @@ class ParquetFile(ArrowFile):
         if types.is_fixed_size_list(entry.type):
             width = entry.type.list_size
         elif types.is_list(entry.type) or types.is_large_list(entry.type):
-            first = next(file.iter_batches(1, columns=[entry.name]), None)
-            width = len(first.column(0)[0].as_py() or ()) if first is not None else 0
-            if width == 0:
+            lists = (batch.column(0) for batch in file.iter_batches(TEXTS, columns=[entry.name]))
+            lengths = (arrow("pyarrow.compute").list_value_length(each).to_pylist() for each in lists)
+            width = next((length for block in lengths for length in block if length), None)
+            if width is None:
                 return None
         else:
             return Column(_dtype(entry.type), 0) if _dtype(entry.type) else None
@@ -254,7 +255,7 @@ def _matrix(array: Any, column: Column, start: int) -> np.ndarray:
     wrong = (lengths != width) & (lengths != -1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"its rows must have one length, got {width} in row 0 and {lengths[row]} in row {start + row}")
+        raise ValueError(f"its rows must have one length, got {width} and {lengths[row]} in row {start + row}")
     values = compute.list_flatten(array).to_numpy(zero_copy_only=False)
     if (lengths == width).all():
         return values.reshape(-1, width)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from smdl.common.units import share_text
 from smdl.report.figures import Look, plot, tidy
 from smdl.report.panels import Panel, fill, picture, render_file, with_image
 
@@ -64,7 +65,7 @@ def _facts(found: dict[str, Any], gains: np.ndarray) -> list[tuple[str, str]]:
         ("rows", f"{found['rows']:,}"),
         ("chosen", f"{len(gains):,}"),
         ("value of the objective", f"{gains.sum():.4g}"),
-        *((f"of the value from {name}", f"{share:.1%}") for name, share in found.get("shares", {}).items()),
+        *((f"of the value from {name}", share_text(share)) for name, share in found.get("shares", {}).items()),
         ("seconds", f"{found['seconds']:,.1f}"),
     ]
     if found.get("recall") is not None:

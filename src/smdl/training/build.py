@@ -18,6 +18,7 @@ from torch.utils.data import Dataset, Subset
 from smdl.common import clock
 from smdl.common.messages import unknown
 from smdl.common.storage import DamagedFileError, cache_folder, read_sealed, write_sealed
+from smdl.engine.objective import as_objective
 from smdl.loading.candidates.base import steps_per_epoch
 from smdl.loading.loader import DataLoader
 from smdl.loading.methods import METHODS, Method, as_method, make_candidates
@@ -40,11 +41,14 @@ def make_method(config: TrainConfig) -> Method:
     known = METHODS["weighted"] if config.method == ORACLE else as_method(config.method_name)
     method, changes = replace(known, name=config.method_name), config.objective
     if changes and method.objective is None:
+        given = "objective" if isinstance(changes, str) else f"objective.{next(iter(changes))}"
         raise ValueError(
-            f"method {method.name} has no objective: leave out"
-            f" objective.{next(iter(changes))}, or use a method that has one, such as --method observed"
+            f"method {method.name} has no objective: leave out {given},"
+            " or use a method that has one, such as --method observed"
         )
     try:
+        if isinstance(changes, str):
+            method, changes = method.changed(as_objective(changes)), {}
         objective = method.objective.changed(**changes) if changes and method.objective else None
         method = method.changed(objective, options=config.options)
         method = method.changed(candidates=make_candidates(config.candidates, method))

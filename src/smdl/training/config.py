@@ -152,8 +152,9 @@ class TrainConfig:
     """recommended (default), observed (with an objective), uniform (SGD), balanced, progressive, weighted, loss,
     infobatch, evolved_sampling, importance, divbs, rho_loss, selective_backprop, paper, paper_subset, paper_distance,
     paper_released, fresh, oracle, or package.module:name"""
-    objective: dict[str, Any] = field(default_factory=dict)
-    """weights of terms make a new objective; options alone, such as distance, change the method's own"""
+    objective: str | dict[str, Any] = field(default_factory=dict)
+    """a preset or a term; or weights of terms, which make a new objective, and options, such as distance, which alone
+    change the method's own"""
     options: dict[str, Any] = field(default_factory=dict)
     """changes options of the method's strategy, such as pressure for loss or partitions for paper"""
     candidates: dict[str, Any] = field(default_factory=dict)
@@ -198,7 +199,8 @@ class TrainConfig:
         return "observed" if self.objective or self.candidates else "recommended"
 
     def __post_init__(self) -> None:
-        self.objective = {name: value for name, value in self.objective.items() if value is not None}
+        if isinstance(self.objective, dict):
+            self.objective = {name: value for name, value in self.objective.items() if value is not None}
         for name, least in (("batch_size", 1), ("epochs", 1), ("seed", 0), ("num_workers", 0), ("train_evaluation", 0)):
             whole_number(name, getattr(self, name), least)
         for name in ("steps", "threads"):
