@@ -28,7 +28,7 @@ from smdl.files.snapshot import places
 from smdl.files.usable_rows import UsableRows, open_input
 
 #: Raise it when the same request may find other pairs.
-RULES = 1
+RULES = 2
 #: Pairs on the page at each side of the threshold; largest groups that it lists.
 PAIRS, GROUPS = 12, 12
 #: Points of the curve of rows kept over the threshold.
