@@ -128,12 +128,12 @@ def deduplicate(
     return search.resolve(similarity)
 
 
-def threshold(value: Any) -> float:
+def threshold(value: Any, name: str = "similarity") -> float:
     """Return a similarity in (0, 1]."""
     allowed = "a number in (0, 1]"
-    found = number("similarity", value, allowed, low=0.0, high=1.0)
+    found = number(name, value, allowed, low=0.0, high=1.0)
     if found == 0:
-        raise ValueError(choice("similarity", value, allowed))
+        raise ValueError(choice(name, value, allowed))
     return found
 
 
