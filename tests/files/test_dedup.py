@@ -311,6 +311,7 @@ def test_an_output_does_not_replace_a_file_that_is_read(option, values, monkeypa
     before = Path(file).read_bytes()
     assert main(f"select x.npy --size 5 {option} {file} --out ./{file} --force --quiet".split()) == 2
     assert f"--out must not be one of the files of {option}, got {file}" in capsys.readouterr().err
+    assert main(f"select x.npy --size 5 {option} {file[:-1]}? --out {file} --force --quiet".split()) == 2
     assert Path(file).read_bytes() == before
 
 

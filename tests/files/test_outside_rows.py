@@ -266,7 +266,7 @@ def test_the_kept_rows_as_numbers_are_not_excluded(values, capsys):
     dedup("s1.npy", "--out", "kept.npy")
     words = ["select", "s1.npy", "--size", "3", "--quiet"]
     assert main([*words, "--exclude", "kept.npy"]) == 2
-    assert "kept.npy holds the rows that smdl dedup keeps, not the copies: write a table" in capsys.readouterr().err
+    assert "kept.npy holds the rows that smdl dedup keeps, not the copies. --exclude takes" in capsys.readouterr().err
     np.save("mine.npy", np.load("kept.npy")[:5])
     assert main([*words, "--exclude", "mine.npy"]) == 0
     dedup("s1.npy", "--against", "s0.npy", "--out", "some.npy")
@@ -286,12 +286,14 @@ def test_earlier_outputs_fit_their_input_by_any_path(option, monkeypatch, tmp_pa
     monkeypatch.chdir("elsewhere")
     words[1] = "../old.csv"
     assert main(["select", "../s1.npy", *words, "../3.csv"]) == 0
+    shutil.rmtree("../old.select")
+    assert main(["select", "../s1.npy", *words, "../4.csv"]) == 0, "no record says where s1.npy was"
     monkeypatch.chdir("..")
-    found = [[line["row"] for line in kept_lines(f"{number}.csv")] for number in range(4)]
+    found = [[line["row"] for line in kept_lines(f"{number}.csv")] for number in range(5)]
     assert all(each == found[0] for each in found)
     shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-moved")
     monkeypatch.chdir(tmp_path.parent / f"{tmp_path.name}-moved")
-    assert main(["select", "s1.npy", option, "old.csv", "--size", "3", "--quiet", "--out", "4.csv"]) == 0
+    assert main(["select", "s1.npy", option, "old.csv", "--size", "3", "--quiet", "--out", "5.csv"]) == 0
 
 
 def kept_lines(path):

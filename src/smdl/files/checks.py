@@ -1,5 +1,6 @@
 """What must hold before the long work starts: finite rows, enough of them, an output that can be written."""
 
+import glob
 import os
 import re
 import tempfile
@@ -89,8 +90,8 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
         raise ValueError(f"{name}: {path} must have the columns shard and row, or one column of row numbers")
     origin = origin_of(path)
     if name == "--exclude" and origin is not None and origin.command == "dedup":
-        remedy = "write a table, such as --out kept.csv: --exclude takes its copies"
-        raise ValueError(f"--exclude: {path} holds the rows that smdl dedup keeps, not the copies: {remedy}")
+        remedy = "--exclude takes the copies of a table, such as --out kept.csv"
+        raise ValueError(f"--exclude: {path} holds the rows that smdl dedup keeps, not the copies. {remedy}")
     shard_numbers(name, path, set(), source)
     values = file.column(*file.columns)
     whole = values.astype(np.int64) if values.dtype.kind == "f" and not (values % 1).any() else values
@@ -164,7 +165,7 @@ def checked_output(request: RowRequest, source: Rows, out: Path | None = None) -
     for name in set(vars(request)) - {"inputs", "out"}:
         given = vars(request)[name]
         paths = [path for path in (given if isinstance(given, tuple) else [given]) if isinstance(path, str)]
-        if any(out.exists() and os.path.exists(path) and os.path.samefile(out, path) for path in paths):
+        if any(out.exists() and os.path.samefile(out, file) for path in paths for file in glob.glob(path)):
             raise ValueError(f"--out must not be one of the files of --{name}, got {out}")
     for given in request.inputs:
         if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):

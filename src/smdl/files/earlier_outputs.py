@@ -81,7 +81,9 @@ def shard_numbers(option: str, path: str, names: set[str], source: Rows) -> dict
     here = {_real(shard.path): number for number, shard in enumerate(source.shards)}
     origin = origin_of(path)
     if origin is None:
-        return {name: here[_real(name)] for name in names if _real(name) in here}
+        beside = {name: str(Path(path).parent / name) for name in names if not is_url(name)}
+        places = {name: here.get(_real(name), here.get(_real(beside.get(name, name)))) for name in names}
+        return {name: number for name, number in places.items() if number is not None}
     same_name = {shard.path: number for number, shard in enumerate(source.shards)}
     found = {}
     for place, (file, where) in enumerate(zip(origin.input["files"], places_of(path, origin), strict=True)):
