@@ -381,7 +381,7 @@ def test_embeddings_of_images_fit_the_output_of_their_dedup(option):
 @pytest.mark.usefixtures("photos")
 def test_a_folder_of_images_without_a_model_has_a_hint(capsys):
     dedup("photos", code=2)
-    assert "Images need --model package.module:function" in capsys.readouterr().err
+    assert "Images: smdl label, dedup and score take --model package.module:function" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("photos")
