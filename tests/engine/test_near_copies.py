@@ -88,6 +88,38 @@ def test_rows_against_others_are_compared_with_them_first(limit):
     assert (found.copy_of[leaks] == -1).all()
 
 
+def test_a_row_like_one_of_against_is_its_copy_even_if_a_kept_row_is_nearer():
+    angles = np.deg2rad([15, 20])
+    found = smdl.deduplicate(np.column_stack([np.cos(angles), np.sin(angles)]), 0.95, against=np.array([[1.0, 0.0]]))
+    assert (found.kept.tolist(), found.against.tolist(), found.copy_of.tolist()) == ([1], [0, -1], [-1, 1])
+    assert found.similarity[0] == pytest.approx(np.cos(angles[0]))
+
+
+@pytest.mark.parametrize("limit", [0.85, 0.9, 0.95, 0.99])
+def test_all_copies_of_against_are_found_though_lists_are_cut(limit, monkeypatch):
+    rng = np.random.default_rng(1)
+    noise = np.repeat([0.02, 0.1, 0.2, 0.3], 120)[:, None]
+    values = (np.repeat(rng.normal(size=(4, 16)), 120, axis=0) + noise * rng.normal(size=(480, 16))).astype(np.float32)
+    others = values[::20] + np.float32(0.01)
+    monkeypatch.setattr(near_copies, "BLOCK", 7)
+    found = smdl.deduplicate(values, limit, against=others)
+    unit = [torch.nn.functional.normalize(torch.from_numpy(rows)) for rows in (values, others)]
+    similar = (unit[0] @ unit[1].T).numpy()
+    leaks = (similar >= limit).any(axis=1)
+    assert ((found.against >= 0) == leaks).all()
+    assert found.similarity[leaks] == pytest.approx(similar.max(axis=1)[leaks], abs=1e-6)
+    assert found.kept.tolist() == by_loops(values, limit, against=others)[0]
+
+
+@pytest.mark.parametrize("width", [16, 384, 4096])
+def test_scaled_copies_have_the_similarity_one(width):
+    values = np.random.default_rng(0).normal(size=(200, width)).astype(np.float32)
+    rows = np.concatenate([values, values * np.float32(3), values * np.float32(0.1)])
+    assert smdl.deduplicate(rows, 1.0).kept.tolist() == list(range(200))
+    assert smdl.deduplicate(rows, 0.95).at(1.0).kept.tolist() == list(range(200))
+    assert len(smdl.deduplicate(rows, 1.0, against=values).kept) == 0
+
+
 def test_new_rows_against_kept_ones_are_never_near_copies():
     values = piles(6, rows=600)
     old = values[smdl.deduplicate(values[:300], 0.95).kept]

@@ -119,12 +119,13 @@ def test_rows_without_a_direction_are_named_or_left_out(values, capsys):
         ("x.npy --similarity 1.1", "similarity must be a number in (0, 1], got 1.1"),
         ("x.npy --similarity nan", "similarity must be a finite number, got 'nan'"),
         ("x.npy --keep last", "unknown keep 'last'"),
+        ("x.npy --keep first --keep_by q.npy", "--keep first and --keep_by both say which row is kept"),
         ("x.npy --keep_by score", "unknown column of keep_by 'score'"),
         ("x.npy --against narrow.npy", "--against must have the width of the input, 8, got 3"),
         ("x.npy --against nan.npy", "--against: 1 rows of nan.npy have numbers that, as float32, are not finite"),
         ("x.npy --against nan.npy --skip_nan", "Repair or remove them: --skip_nan is for rows of the input"),
         ("x.npy --against x.npy", "--against must not be one of the input files, got x.npy"),
-        ("flat.npy", "rows need at least two numbers, got one column: features"),
+        ("flat.npy", "they need at least two numbers, got one column: features"),
         ("x.npy --out x.npy", "--out must not be one of the input files"),
         ("x.npy --out .", "--out must be a file"),
         ("x.npy --text body", "If you have embeddings, leave out --text and name their columns by --features"),
@@ -231,6 +232,87 @@ def test_a_row_of_zeros_is_an_error_of_dedup_or_left_out(command, values, monkey
     message = "1 row has numbers that, as float32, are not finite or zeros alone: x0.npy row 7"
     assert message in capsys.readouterr().err
     assert main([*command.split(), "b.csv", "--dedup", "0.95", "--skip_nan"]) == 0
+
+
+@pytest.mark.parametrize("option", ["--initial", "--exclude"])
+def test_select_chooses_no_copies_of_taken_rows(option, values, monkeypatch):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    taken = [123, 160, 110]
+    np.save("taken.npy", np.array(taken))
+    words = ["select", "x.npy", option, "taken.npy", "--dedup", "0.95", "--quiet"]
+    others = smdl.deduplicate(np.delete(values, taken, axis=0), 0.95, against=values[taken])
+    expected = np.delete(np.arange(200), taken)[others.kept]
+    assert {3, 40}.isdisjoint(expected)
+    assert main([*words, "--size", str(len(expected))]) == 0
+    assert sorted(int(line["index"]) for line in read("chosen.csv")) == expected.tolist()
+    assert main([*words, "--size", str(len(expected) + 1)]) == 2
+
+
+def test_initial_rows_count_though_they_have_copies(values, monkeypatch):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    np.save("first.npy", np.array([123, 124]))
+    assert main(["select", "x.npy", "--initial", "first.npy", "--dedup", "0.95", "--size", "5", "--quiet"]) == 0
+    rest = smdl.deduplicate(np.delete(values, [123, 124], axis=0), 0.95, against=values[[123, 124]])
+    rows = np.union1d([123, 124], np.delete(np.arange(200), [123, 124])[rest.kept])
+    first = np.searchsorted(rows, [123, 124])
+    expected = rows[smdl.select(values[rows], "facility_location", 5, initial=first).indices]
+    assert [int(line["index"]) for line in read("chosen.csv")] == expected.tolist()
+
+
+def test_rows_whose_copies_are_excluded_by_dedup_may_be_chosen(values, monkeypatch):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    dedup("x.npy --out kept.csv")
+    kept = smdl.deduplicate(values).kept
+    words = ["select", "x.npy", "--exclude", "kept.csv", "--dedup", "0.95", "--quiet"]
+    assert main([*words, "--size", str(len(kept))]) == 0
+    assert sorted(int(line["index"]) for line in read("chosen.csv")) == kept.tolist()
+
+
+def test_numbers_to_keep_by_are_finite_in_the_rows_that_are_compared(values, capsys):
+    score = np.arange(200.0)
+    score[5] = np.nan
+    values[5] = np.nan
+    text = [str(number) if number != 7 else "n.a." for number in range(200)]
+    pq.write_table(pa.table({"X": list(values), "score": score, "late": np.roll(score, 2), "text": text}), "x.parquet")
+    dedup("x.parquet --keep_by score", code=2)
+    rule = "--keep_by must be a column of finite numbers, got"
+    assert f"{rule} nan in row 5 of x.parquet, column score" in capsys.readouterr().err
+    dedup("x.parquet --keep_by score --skip_nan --features X")
+    assert len(read("kept.csv")) == 199
+    dedup("x.parquet --keep_by late --skip_nan --features X", code=2)
+    assert f"{rule} nan in row 7 of x.parquet, column late" in capsys.readouterr().err
+    dedup("x.parquet --keep_by text --skip_nan --features X", code=2)
+    assert f"{rule} 'n.a.' in row 7 of x.parquet, column text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("select x.npy --size 5 --dedup 1.1", "--dedup must be a number in (0, 1], got 1.1"),
+        ("label x.npy --dedup 0", "--dedup must be a number in (0, 1], got 0"),
+        (
+            "select x.npy --size 5 --exclude twice.npy",
+            "--exclude: twice.npy must name each row once, got row 7 3 times",
+        ),
+    ],
+)
+def test_messages_name_the_option_and_the_value(arguments, message, capsys):
+    np.save("twice.npy", np.array([3, 7, 4, 7, 7]))
+    assert main([*arguments.split(), "--out", "o.csv", "--quiet"]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--initial", "--exclude", "--query", "--away_from"])
+def test_an_output_does_not_replace_a_file_that_is_read(option, values, monkeypatch, capsys):
+    monkeypatch.setattr("smdl.report.selection_page.render_selection", lambda folder: folder)
+    assert main(["select", "x.npy", "--size", "5", "--out", "io.csv", "--quiet"]) == 0
+    file = "io.csv" if option in ("--initial", "--exclude") else "io.npy"
+    np.save("io.npy", values)
+    before = Path(file).read_bytes()
+    assert main(f"select x.npy --size 5 {option} {file} --out ./{file} --force --quiet".split()) == 2
+    assert f"--out must not be one of the files of {option}, got {file}" in capsys.readouterr().err
+    assert main(f"select x.npy --size 5 {option} {file[:-1]}? --out {file} --force --quiet".split()) == 2
+    assert Path(file).read_bytes() == before
 
 
 def test_select_excludes_the_copies_of_an_earlier_dedup(values, monkeypatch):

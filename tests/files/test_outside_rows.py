@@ -87,7 +87,7 @@ def test_what_an_output_was_made_of_must_be_the_same(values, capsys):
     Path("k0.csv").write_text(Path("k0.csv").read_text().replace("s0.npy,40,", "s9.npy,39,"))
     dedup("s1.npy", "--against", "k0.csv", code=2)
     assert "k0.csv names s9.npy, which was not among its input" in capsys.readouterr().err
-    Path("k0.dedup/dedup.json").unlink()
+    Path("k0.dedup/written-k0.csv.json").unlink()
     dedup("s1.npy", "--against", "k0.csv", code=2)
     assert "must say what k0.csv was made of" in capsys.readouterr().err
 
@@ -95,9 +95,9 @@ def test_what_an_output_was_made_of_must_be_the_same(values, capsys):
 @pytest.mark.parametrize("text", ["[1]", "3", '"input"', '{"input": [1]}', "{}", "null"])
 def test_a_record_that_does_not_say_what_an_output_was_made_of_is_an_error(text, capsys):
     dedup("s0.npy", "--out", "k0.csv")
-    Path("k0.dedup/dedup.json").write_text(text)
+    Path("k0.dedup/written-k0.csv.json").write_text(text)
     dedup("s1.npy", "--against", "k0.csv", code=2)
-    assert "dedup.json must say what k0.csv was made of. Run smdl dedup again" in capsys.readouterr().err
+    assert "written-k0.csv.json must say what k0.csv was made of. Run smdl dedup again" in capsys.readouterr().err
 
 
 def test_a_small_file_may_have_another_time_but_no_other_content(values, capsys):
@@ -111,7 +111,7 @@ def test_a_small_file_may_have_another_time_but_no_other_content(values, capsys)
 
 
 def test_a_large_file_may_not_have_another_time(monkeypatch, capsys):
-    monkeypatch.setattr("smdl.files.outside_rows.MOST_DIGESTED", os.path.getsize("s0.npy") - 1)
+    monkeypatch.setattr("smdl.files.earlier_outputs.MOST_DIGESTED", os.path.getsize("s0.npy") - 1)
     dedup("s0.npy", "--out", "k0.csv")
     dedup("s1.npy", "--against", "k0.csv")
     os.utime("s0.npy", ns=(1, 1))
@@ -157,6 +157,148 @@ def test_an_array_is_compared_with_a_column_of_another_name(values, capsys):
     pq.write_table(pa.table({"a": list(values[1]), "b": list(values[0])}), "y.parquet")
     dedup("x.parquet", "--features", "emb", "--against", "y.parquet", code=2)
     assert "unknown column of features 'emb'" in capsys.readouterr().err
+
+
+def table(name, columns, values):
+    pq.write_table(pa.table({column: values[:, place] for place, column in enumerate(columns)}), name)
+
+
+def test_columns_of_another_file_are_found_by_their_names(values, capsys):
+    rows, names = values[0], list("abcdef")
+    table("in.parquet", names, rows)
+    table("other.parquet", names[::-1], rows[:, ::-1] + np.float32(0.001))
+    dedup("in.parquet", "--against", "other.parquet")
+    assert kept("kept.csv")[0] == []
+    table("names.parquet", list("uvwxyz"), rows)
+    dedup("in.parquet", "--against", "names.parquet", code=2)
+    assert "unknown column of features 'a'" in capsys.readouterr().err
+    table("score.parquet", [*names, "q"], np.column_stack([rows, rows[:, 0]]))
+    shutil.copy("score.parquet", "again.parquet")
+    dedup("score.parquet", "--keep_by", "q", "--against", "again.parquet", "--out", "q.csv")
+    assert kept("q.csv")[0] == []
+    np.save("rows.npy", rows)
+    dedup("in.parquet", "--against", "rows.npy", "--out", "npy.csv")
+    assert kept("npy.csv")[0] == []
+
+
+@pytest.mark.parametrize("option", ["--query", "--away_from"])
+def test_columns_of_a_query_are_found_by_their_names(option, values, capsys):
+    names = list("abcdef")
+    table("in.parquet", names, values[0])
+    table("same.parquet", names, values[1])
+    table("turned.parquet", names[::-1], values[1][:, ::-1])
+    table("names.parquet", list("uvwxyz"), values[1])
+    words = ["select", "in.parquet", "--size", "5", "--quiet", option]
+    for file in ("same", "turned"):
+        assert main([*words, f"{file}.parquet", "--out", f"{file}.csv"]) == 0
+    assert Path("same.csv").read_text() == Path("turned.csv").read_text()
+    assert main([*words, "names.parquet", "--out", "no.csv"]) == 2
+    assert "unknown column of features 'a'" in capsys.readouterr().err
+
+
+def test_each_output_of_a_folder_has_a_record_of_its_input(values, capsys):
+    dedup("s0.npy", "--out", "w.csv")
+    np.save("s0.npy", values[0][::-1])
+    dedup("s0.npy", "--out", "w.parquet")
+    dedup("s1.npy", "--against", "w.parquet", "--out", "a.csv")
+    dedup("s1.npy", "--against", "w.csv", "--out", "b.csv", code=2)
+    assert "s0.npy has changed since w.csv was made of it. Run smdl dedup on it again" in capsys.readouterr().err
+
+
+def edited(name, words):
+    """Replace True and False in the column `kept`, as a spreadsheet does."""
+    text = Path(name).read_text()
+    for old, new in zip(("True", "False"), words, strict=True):
+        text = text.replace(f",{old},", f",{new},")
+    Path(name).write_text(text)
+
+
+@pytest.mark.parametrize("words", [("TRUE", "FALSE"), ("true", "false"), ("1", "0")])
+def test_a_spreadsheet_may_write_true_and_false_in_its_way(words):
+    dedup("s1.npy", "--against", "s0.npy", "--out", "k.csv")
+    dedup("s2.npy", "--against", "k.csv", "--out", "before.csv")
+    assert main(["select", "s1.npy", "--exclude", "k.csv", "--size", "5", "--out", "c.csv", "--quiet"]) == 0
+    edited("k.csv", words)
+    dedup("s2.npy", "--against", "k.csv", "--out", "after.csv")
+    assert kept("before.csv") == kept("after.csv")
+    assert main(["select", "s1.npy", "--exclude", "k.csv", "--size", "5", "--out", "d.csv", "--quiet"]) == 0
+    assert Path("c.csv").read_text() == Path("d.csv").read_text()
+
+
+@pytest.mark.parametrize("words", [("WAHR", "FALSCH"), ("yes", "no"), ("", "False"), ("1", "2"), ("1", "")])
+def test_other_words_in_the_column_kept_are_an_error(words, capsys):
+    dedup("s1.npy", "--against", "s0.npy", "--out", "k.csv")
+    row = 0 if words[1] in ("FALSCH", "no", "2", "") else 10
+    edited("k.csv", words)
+    dedup("s2.npy", "--against", "k.csv", "--out", "a.csv", code=2)
+    message = "k.csv: kept must be true or false, or 1 or 0, got"
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.rstrip().endswith(f"in row {row}")
+    for option in ("--exclude", "--initial"):
+        assert main(["select", "s1.npy", option, "k.csv", "--size", "5", "--quiet"]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["dedup", "select", "score"])
+@pytest.mark.parametrize("option", ["--exclude", "--initial"])
+def test_rows_of_an_input_that_has_changed_are_not_taken(command, option, values, capsys):
+    more = {"select": ["--size", "5"], "dedup": ["--against", "s0.npy"], "score": []}[command]
+    assert main([command, "s1.npy", *more, "--out", "old.csv", "--quiet"]) == 0
+    words = ["select", "s1.npy", option, "old.csv", "--size", "3", "--quiet"]
+    assert main(words) == (2 if command == "score" else 0), "an output of score names all rows"
+    np.save("s1.npy", values[1][::-1])
+    assert main([*words, "--out", "new.csv"]) == 2
+    message = f"{option}: s1.npy has changed since old.csv was made of it. Run smdl {command} on it again"
+    assert message in capsys.readouterr().err
+
+
+def test_the_output_of_a_smaller_size_has_a_record(values, capsys):
+    assert main(["select", "s1.npy", "--size", "3,5", "--out", "old.csv", "--quiet"]) == 0
+    words = ["select", "s1.npy", "--initial", "old-3.csv", "--size", "3", "--quiet"]
+    assert main(words) == 0
+    np.save("s1.npy", values[1][::-1])
+    assert main([*words, "--out", "new.csv"]) == 2
+    assert "s1.npy has changed since old-3.csv was made of it" in capsys.readouterr().err
+
+
+def test_the_kept_rows_as_numbers_are_not_excluded(values, capsys):
+    dedup("s1.npy", "--out", "kept.npy")
+    words = ["select", "s1.npy", "--size", "3", "--quiet"]
+    assert main([*words, "--exclude", "kept.npy"]) == 2
+    assert "kept.npy holds the rows that smdl dedup keeps, not the copies. --exclude takes" in capsys.readouterr().err
+    np.save("mine.npy", np.load("kept.npy")[:5])
+    assert main([*words, "--exclude", "mine.npy"]) == 0
+    dedup("s1.npy", "--against", "s0.npy", "--out", "some.npy")
+    assert main([*words, "--initial", "some.npy", "--out", "more.csv"]) == 0
+    np.save("s1.npy", values[1][::-1])
+    assert main([*words, "--initial", "some.npy", "--out", "more.csv"]) == 2
+    assert "s1.npy has changed since some.npy was made of it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--initial"])
+def test_earlier_outputs_fit_their_input_by_any_path(option, monkeypatch, tmp_path):
+    assert main(["select", "s1.npy", "--size", "5", "--out", "old.csv", "--quiet"]) == 0
+    words = [option, "old.csv", "--size", "3", "--quiet", "--out"]
+    for number, path in enumerate(["s1.npy", "./s1.npy", str(tmp_path / "s1.npy")]):
+        assert main(["select", path, *words, f"{number}.csv"]) == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    words[1] = "../old.csv"
+    assert main(["select", "../s1.npy", *words, "../3.csv"]) == 0
+    shutil.rmtree("../old.select")
+    assert main(["select", "../s1.npy", *words, "../4.csv"]) == 0, "no record says where s1.npy was"
+    monkeypatch.chdir("..")
+    found = [[line["row"] for line in kept_lines(f"{number}.csv")] for number in range(5)]
+    assert all(each == found[0] for each in found)
+    shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-moved")
+    monkeypatch.chdir(tmp_path.parent / f"{tmp_path.name}-moved")
+    assert main(["select", "s1.npy", option, "old.csv", "--size", "3", "--quiet", "--out", "5.csv"]) == 0
+
+
+def kept_lines(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_texts_are_compared_with_outputs_of_the_same_model(monkeypatch, capsys):
@@ -223,6 +365,23 @@ def test_images_are_compared_with_folders_and_earlier_outputs(capsys):
     Path("test/8.png").write_bytes(b"no image")
     dedup("more", *words, "--against", "test", "--out", "k2.csv", code=2)
     assert "1 rows of test/8.png have numbers" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("photos")
+@pytest.mark.parametrize("option", ["--exclude", "--initial"])
+def test_embeddings_of_images_fit_the_output_of_their_dedup(option):
+    shutil.copy("photos/in/1.png", "photos/in/6.png")
+    dedup("photos", "--model", "pixel_model:pixels", "--similarity", "0.999", "--out", "im.csv")
+    words = ["select", "im.dedup/embeddings.npy", option, "im.csv", "--quiet", "--out", "c.csv"]
+    assert main([*words, "--size", "6" if option == "--exclude" else "1"]) == 0
+    chosen = {int(line["index"]) for line in kept_lines("c.csv")}
+    assert chosen == (set(range(6)) if option == "--exclude" else {6})
+
+
+@pytest.mark.usefixtures("photos")
+def test_a_folder_of_images_without_a_model_has_a_hint(capsys):
+    dedup("photos", code=2)
+    assert "Images: smdl label, dedup and score take --model package.module:function" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("photos")

@@ -252,7 +252,7 @@ def test_arrays_of_several_lengths_in_one_file_are_refused(tmp_path):
         open_rows([str(tmp_path / "a.npz")])
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", Y[:5])
-    with pytest.raises(ValueError, match=r"y.npy must have one row per row, got 5 for 100 rows"):
+    with pytest.raises(ValueError, match=r"y.npy must have as many rows as the input, 100, got 5"):
         open_rows([str(tmp_path / "x.npy")], roles={"labels": str(tmp_path / "y.npy")})
 
 

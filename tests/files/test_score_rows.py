@@ -1,6 +1,7 @@
 """smdl score: the columns are those of smdl.score, and bad input writes nothing."""
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ def test_the_output_has_the_scores_of_every_row(rows, capsys):
         ("shards --out s.npy", "--out must be a table"),
         ("zeros.npy", "1 row has numbers that, as float32, are not finite or zeros alone: zeros.npy row 3"),
         ("one.npy", "at least two rows"),
+        ("column.npy", "they need at least two numbers, got one column: features"),
         ("shards --text body", "--text needs --model"),
     ],
 )
@@ -41,6 +43,19 @@ def test_bad_input_is_named(arguments, message, rows, capsys):
     bad[3] = 0
     np.save("zeros.npy", bad)
     np.save("one.npy", rows[:1])
+    np.save("column.npy", rows[:, :1])
     assert main(["score", *arguments.split(), "--quiet"]) == 2
     assert message in capsys.readouterr().err
+    assert not Path("scores.csv").exists()
+
+
+def test_a_file_that_changes_meanwhile_is_an_error(rows, monkeypatch, capsys):
+    def changing(*given, **options):
+        np.save("shards/0.npy", rows[:100] + 1)
+        os.utime("shards/0.npy", ns=(1, 1))
+        return smdl.score(*given, **options)
+
+    monkeypatch.setattr("smdl.files.score_rows.score", changing)
+    assert main(["score", "shards", "--quiet"]) == 2
+    assert "shards/0.npy has changed since the command started" in capsys.readouterr().err
     assert not Path("scores.csv").exists()

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -133,7 +133,8 @@ class ProtectedOutput:
     def is_changed(self) -> bool:
         """Whether there is a file that differs from what was written last."""
         known = read_json(self._record)
-        return self.path.exists() and digest(self.path) not in (known["sha256"] if isinstance(known, dict) else ())
+        written = known.get("sha256", ()) if isinstance(known, dict) else ()
+        return self.path.exists() and digest(self.path) not in written
 
     def check(self) -> None:
         """Raise a ChangedOutputError if writing would lose a change."""
@@ -142,8 +143,8 @@ class ProtectedOutput:
             remedy = "choose another --out, or replace it by --force, which keeps the old file beside it"
             raise ChangedOutputError(f"{self.path} {fault}: {remedy}")
 
-    def write(self, content: bytes) -> Path | None:
-        """Replace the output atomically. Return the new name of a changed output."""
+    def write(self, content: bytes, about: Mapping[str, Any] | None = None) -> Path | None:
+        """Replace the output atomically, and keep what is said about it. Return the new name of a changed output."""
         self.check()
         kept = None
         with disk_errors(self.path):
@@ -153,9 +154,10 @@ class ProtectedOutput:
                 os.replace(self.path, kept)
             before = [digest(self.path)] if self.path.exists() else []
         after = hashlib.sha256(content).hexdigest()
-        write_json(self._record, {"sha256": [*before, after]}, checksum=True)  # a kill may leave either
+        record = dict(about or {})
+        write_json(self._record, record | {"sha256": [*before, after]}, checksum=True)  # a kill may leave either
         write_bytes(self.path, content)
-        write_json(self._record, {"sha256": [after]}, checksum=True)
+        write_json(self._record, record | {"sha256": [after]}, checksum=True)
         return kept
 
 

@@ -13,12 +13,17 @@ import torch
 from smdl.common.local_engine import Engine, Local
 from smdl.common.messages import choice, names_checked, number, one_of, whole_number
 from smdl.common.names import KeptRow
+from smdl.engine.blocks import tiles
 from smdl.engine.jit import compiled
 from smdl.engine.pool import Array
 from smdl.engine.similar_pairs import Progress, SimilarPairs, scan, similar_pairs
 from smdl.engine.unit_rows import RowArray, SomeRows, UnitRows, same_rows, unusable
 
 KEEP = get_args(KeptRow)
+#: How far a similarity may be below the threshold: what float32 loses in rows of up to about 4,096 columns.
+TOLERANCE = 2.0**-20
+#: Rows that are compared with rows of `against` at once.
+BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -123,12 +128,12 @@ def deduplicate(
     return search.resolve(similarity)
 
 
-def threshold(value: Any) -> float:
+def threshold(value: Any, name: str = "similarity") -> float:
     """Return a similarity in (0, 1]."""
     allowed = "a number in (0, 1]"
-    found = number("similarity", value, allowed, low=0.0, high=1.0)
+    found = number(name, value, allowed, low=0.0, high=1.0)
     if found == 0:
-        raise ValueError(choice("similarity", value, allowed))
+        raise ValueError(choice(name, value, allowed))
     return found
 
 
@@ -169,7 +174,7 @@ class CopySearch:
         if pairs is None:
             some = rows if len(unique) == len(rows) else SomeRows(rows, unique)
             before = int(np.searchsorted(unique, first))
-            found = similar_pairs(some, before, lowest, seed, progress, engine)
+            found = similar_pairs(some, before, lowest - TOLERANCE, seed, progress, engine)
             pairs = _in_all_rows(found, unique, len(rows))
         return cls(rows, first, lowest, same, pairs, prefer)
 
@@ -178,12 +183,12 @@ class CopySearch:
         limit = threshold(similarity)
         if limit < self.floor:
             raise ValueError(choice("similarity", similarity, f"at least the floor of the search, {self.floor:g}"))
-        keeper, value = self._visit(limit)
+        keeper, value = self._visit(limit - TOLERANCE)
         rows = np.arange(len(self.rows))
         copies = self.same != rows
         keeper[copies], value[copies] = keeper[self.same[copies]], value[self.same[copies]]
         value[copies & (keeper == self.same)] = 1.0
-        mine, values = keeper[self.first :], value[self.first :].astype(np.float64)
+        mine, values = keeper[self.first :], np.minimum(value[self.first :], 1.0).astype(np.float64)
         leaks = mine < self.first
         own = np.where(leaks, -1, mine - self.first)
         kept = np.flatnonzero(own == np.arange(len(own)))
@@ -193,10 +198,11 @@ class CopySearch:
     def pairs_near(self, similarity: float, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the pairs of feature rows just above and just below a threshold."""
         starts, others, values, *_ = self.pairs
+        limit = similarity - TOLERANCE
         one = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         once = (one < others) & (one >= self.first)
         one, two, values = one[once] - self.first, others[once] - self.first, values[once]
-        above, below = (np.flatnonzero(found) for found in (values >= similarity, values < similarity))
+        above, below = (np.flatnonzero(found) for found in (values >= limit, values < limit))
         above = above[np.argsort(values[above], kind="stable")][:count]
         below = below[np.argsort(-values[below], kind="stable")][:count]
         return np.column_stack([one, two])[above], np.column_stack([one, two])[below]
@@ -220,6 +226,8 @@ class CopySearch:
                 self._scan(int(order[at]), limit, keeper, value)
                 at += 1
         _nearest_kept(starts, others, values, limit, keeper, value, self.first)
+        is_cut = (np.arange(len(cut)) >= self.first) & (cut >= limit)
+        self._find_leaks(np.flatnonzero(is_cut & (keeper >= self.first)), limit, keeper, value)
         return keeper, value
 
     def _scan(self, row: int, limit: float, keeper: np.ndarray, value: np.ndarray) -> None:
@@ -231,6 +239,16 @@ class CopySearch:
             return
         free = keeper[found] == -1
         keeper[found[free]], value[found[free]] = row, similarities[free]
+
+    def _find_leaks(self, rows: np.ndarray, limit: float, keeper: np.ndarray, value: np.ndarray) -> None:
+        """Make rows whose list is cut copies of the most similar row of `against`, if it is similar enough."""
+        for part in tiles(self.first, BLOCK):
+            others = self.rows[part].T
+            for some in (rows[few] for few in tiles(len(rows), BLOCK)):
+                best, place = (self.rows[some] @ others).max(dim=1)
+                found = best.numpy()
+                better = (found >= limit) & ((keeper[some] >= self.first) | (found > value[some]))
+                keeper[some[better]], value[some[better]] = place.numpy()[better] + part.start, found[better]
 
 
 def _in_all_rows(found: SimilarPairs, unique: np.ndarray, rows: int) -> SimilarPairs:
@@ -272,18 +290,21 @@ def _keep(order, at, starts, others, values, limit, keeper, is_cut):
 
 @compiled
 def _nearest_kept(starts, others, values, limit, keeper, value, first):
-    """Make each row that is not kept a copy of the most similar kept row."""
+    """Make each row that is not kept a copy of the most similar row of `against`, else of the most similar kept row."""
     for i in range(first, len(starts) - 1):
         if keeper[i] == i:
             continue
+        best = -1
         for t in range(starts[i], starts[i + 1]):
             j = others[t]
             if values[t] < limit:
                 break
-            if keeper[j] == j:
-                if values[t] > value[i]:
-                    keeper[i], value[i] = j, values[t]
-                break
+            if keeper[j] == j and (best == -1 or j < first):
+                best = t
+                if j < first:
+                    break
+        if best != -1 and (others[best] < first or (keeper[i] >= first and values[best] > value[i])):
+            keeper[i], value[i] = others[best], values[best]
 
 
 def matrix(name: str, given: Array, width: int | None = None) -> np.ndarray:

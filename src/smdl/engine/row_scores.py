@@ -12,7 +12,7 @@ import numpy as np
 from smdl.common.messages import callable_or_none, choice, names_checked, whole_number
 from smdl.engine.geometry import no_report
 from smdl.engine.jit import compiled
-from smdl.engine.near_copies import matrix, threshold
+from smdl.engine.near_copies import TOLERANCE, matrix, threshold
 from smdl.engine.objective import Objective
 from smdl.engine.pool import Array, Pool
 
@@ -103,10 +103,6 @@ def score(
         gain,
         1.0 if geometry.recall is None else geometry.recall,
     )
-
-
-#: Similarities are multiples of 2⁻²⁴ of the range of the cosine.
-TOLERANCE = 2.0**-22
 
 
 @compiled

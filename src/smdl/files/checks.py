@@ -1,5 +1,6 @@
 """What must hold before the long work starts: finite rows, enough of them, an output that can be written."""
 
+import glob
 import os
 import re
 import tempfile
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from smdl.common.storage import ProtectedOutput, disk_errors
+from smdl.files.earlier_outputs import kept_rows, origin_of, shard_numbers
 from smdl.files.file_paths import is_url
 from smdl.files.file_plan import check_rows
 from smdl.files.output import WRITERS
 from smdl.files.request import RowRequest
 from smdl.files.row_files import RowFile
 from smdl.files.rows import FORMATS, Rows, open_file
-from smdl.files.tables import arrow
+from smdl.files.tables import NUMBER, arrow
 
 #: Most rows that a message names; most columns that a note names.
 NAMED, SHOWN_COLUMNS = 5, 12
@@ -75,12 +77,13 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     file = open_file(path)
     if {"shard", "row"} <= set(file.columns):
         shards, rows = file.column("shard"), file.column("row").astype(np.int64)
+        wanted = np.ones(len(rows), bool)
         if "kept" in file.columns:  # an output of smdl dedup: exclude the copies, begin with the kept rows
-            wanted = file.column("kept").astype(bool) == (name == "--initial")
-            shards, rows = shards[wanted], rows[wanted]
-        elif "index" in file.columns and _are_embeddings(shards, source):
-            return check_rows(f"{name}: {path}", file.column("index").astype(np.int64), len(source))
-        places = {shard.path: number for number, shard in enumerate(source.shards)}
+            wanted = kept_rows(file) == (name == "--initial")
+        if "index" in file.columns and _are_embeddings(shards, source):
+            return check_rows(f"{name}: {path}", file.column("index")[wanted].astype(np.int64), len(source))
+        shards, rows = shards[wanted], rows[wanted]
+        places = shard_numbers(name, path, set(shards.tolist()), source)
         if missing := set(shards.tolist()) - set(places):
             raise ValueError(f"{name}: {path} names the shard {min(missing)}, which is not among the input")
         shards = np.array([places[shard] for shard in shards.tolist()], np.int64)
@@ -90,6 +93,11 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
         return rows
     if len(file.columns) != 1:
         raise ValueError(f"{name}: {path} must have the columns shard and row, or one column of row numbers")
+    origin = origin_of(path)
+    if name == "--exclude" and origin is not None and origin.command == "dedup":
+        remedy = "--exclude takes the copies of a table, such as --out kept.csv"
+        raise ValueError(f"--exclude: {path} holds the rows that smdl dedup keeps, not the copies. {remedy}")
+    shard_numbers(name, path, set(), source)
     values = file.column(*file.columns)
     whole = values.astype(np.int64) if values.dtype.kind == "f" and not (values % 1).any() else values
     return check_rows(f"{name}: {path}", whole, len(source))
@@ -104,15 +112,27 @@ def _are_embeddings(shards: np.ndarray, source: Rows) -> bool:
     return is_ours and not here & there and open_file(maps[0]).rows == len(source)
 
 
-def numbers_of(source: Rows, role: str, rule: str = "a column of finite numbers", least: float = -np.inf) -> np.ndarray:
-    """Return a column of finite numbers that are not below `least`."""
-    found, given = source.column(role), source.columns[role]
-    name = given.path if isinstance(given, RowFile) else ", ".join(given)
-    if found.dtype.kind not in "fiub":
-        raise ValueError(f"--{role} must be {rule}, and {name} holds no numbers")
-    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= least)))
-    if len(wrong):
-        raise ValueError(f"--{role} must be {rule}, got {found[wrong[0]]} in row {wrong[0]} of {name}")
+def numbers_of(
+    source: Rows,
+    role: str,
+    rule: str = "a column of finite numbers",
+    least: float = -np.inf,
+    among: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return a column of finite numbers that are not below `least`, at some rows (ascending) or at all."""
+    rows = np.arange(len(source)) if among is None else among
+    found = source.values(role, rows)
+    if found.dtype.kind in "fiub":
+        wrong = ~(np.isfinite(found) & (found >= least))
+    else:
+        wrong = np.array([not re.match(NUMBER, str(value)) for value in found])
+        wrong[0] |= not wrong.any()  # text that looks like numbers
+    if wrong.any():
+        place, column = int(wrong.argmax()), source.columns[role]
+        name = column.path if isinstance(column, RowFile) else ", ".join(column)
+        shards, inside = source.place(rows[[place]])
+        where = f"row {inside[0]} of {source.shards[shards[0]].path}"
+        raise ValueError(f"--{role} must be {rule}, got {found[place].item()!r} in {where}, column {name}")
     return found
 
 
@@ -147,6 +167,11 @@ def checked_output(request: RowRequest, source: Rows, out: Path | None = None) -
         raise ValueError(f"--out must be a file, got the folder {out}")
     if any(not is_url(shard.path) and out.exists() and os.path.samefile(out, shard.path) for shard in source.shards):
         raise ValueError(f"--out must not be one of the input files, got {out}")
+    for name in set(vars(request)) - {"inputs", "out"}:
+        given = vars(request)[name]
+        paths = [path for path in (given if isinstance(given, tuple) else [given]) if isinstance(path, str)]
+        if any(out.exists() and os.path.samefile(out, file) for path in paths for file in glob.glob(path)):
+            raise ValueError(f"--out must not be one of the files of --{name}, got {out}")
     for given in request.inputs:
         if out.suffix in FORMATS and os.path.isdir(given) and out.parent.is_dir() and out.parent.samefile(given):
             raise ValueError(f"--out must not be in the input folder {given}: the next start would read it. Got {out}")

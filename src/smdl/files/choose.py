@@ -20,6 +20,7 @@ from smdl.engine.plan import LONG, picks_from_a_subset, with_sample
 from smdl.engine.selection import idle_terms
 from smdl.files.checks import check_finite, check_text_and_model, checked_output, guessed_features, read_rows
 from smdl.files.dedup import search_copies
+from smdl.files.earlier_outputs import input_record
 from smdl.files.engines import ENGINES, running
 from smdl.files.explanation import explain_files, seconds
 from smdl.files.file_plan import FilePlan, make_plan
@@ -30,7 +31,7 @@ from smdl.files.outside_rows import features_in
 from smdl.files.quotas import quotas_of
 from smdl.files.request import SelectRequest
 from smdl.files.request_checks import check_columns_are_read, check_limits
-from smdl.files.rows import ROLES, Rows, open_rows
+from smdl.files.rows import ROLES, Rows, open_file, open_rows
 from smdl.files.sampled_choice import choose_sampled
 from smdl.files.snapshot import write_snapshot
 from smdl.files.usable_rows import UsableRows, open_input
@@ -49,7 +50,7 @@ class Chooser:
         one_of("engine", request.engine, ENGINES)
         check_columns_are_read(request)
         if request.dedup is not None:
-            threshold(request.dedup)
+            threshold(request.dedup, "--dedup")
         check_text_and_model(request.text, request.model, request.features)
         rows = open_input(request, {role: getattr(request, role) for role in ROLES}, request.folder)
         self.input = UsableRows(rows, request, directions=request.dedup is not None)
@@ -115,9 +116,10 @@ class Chooser:
         """Write the chosen rows, and the first of them for every smaller size. Return the columns."""
         table = {"rank": np.arange(1, len(part.rows) + 1), **place_columns(self.source, part.rows)}
         table |= {"gain": part.gains, **shown_columns(self.source, part.rows)}
+        record = input_record(self.source, self.input.embedder)
         for output, size in zip(self.outputs, (None, *self.request.sizes[:-1]), strict=True):
             first = {name: values[:size] for name, values in table.items()}
-            write_output(output, first, self.request, display)
+            write_output(output, first, self.request, display, record)
         return table
 
     def _embed(self, display: Display) -> None:
@@ -128,13 +130,25 @@ class Chooser:
                 self.input.embed(display)
 
     def _without_copies(self, used: np.ndarray, engine: Engine, display: Display) -> np.ndarray:
-        """Return the rows that are no near-copies of others."""
+        """Return the rows that are no near-copies of others. Rows of --initial and --exclude stay: the rest is compared
+        with them first. Copies that an earlier smdl dedup left out stand for nothing."""
         display.phase("looking for near-copies")
+        taken = np.intersect1d(used, np.union1d(self.exclude, self.initial))
+        rest = np.setdiff1d(used, taken, assume_unique=True)
+        if not len(rest):
+            return used
+        before = np.intersect1d(used, self.initial) if self._excludes_copies else taken
+        against = self.source.features_at(before) if len(before) else None
         with work_folder(self.request.folder):
             limit, folder = float(self.request.dedup or 1), self.request.folder
-            found = search_copies(self.source, used, limit, folder, display, engine=engine)
-        display.note(f"{len(used) - len(found.kept):,} near-copies are left out")
-        return used[found.kept]
+            found = search_copies(self.source, rest, limit, folder, display, against=against, engine=engine)
+        display.note(f"{len(rest) - len(found.kept):,} near-copies are left out")
+        return np.union1d(taken, rest[found.kept])
+
+    @property
+    def _excludes_copies(self) -> bool:
+        """Whether --exclude is an output of smdl dedup: the kept rows may be chosen."""
+        return self.request.exclude is not None and "kept" in open_file(self.request.exclude).columns
 
     def _job(self, dropped: np.ndarray) -> Job:
         """Return the job without these rows."""
@@ -189,7 +203,7 @@ class Chooser:
         check_others(name, objective_of(self.request.objective))
         if self.input.embedder is not None:
             return self.input.embedder.query(path)
-        found = open_rows([path], features_in(path, self.request.features))
+        found = open_rows([path], features_in(path, self.source, bool(self.request.features)))
         if found.width != self.source.width:
             raise ValueError(f"--{name} must have the width of the input, {self.source.width}, got {found.width}")
         check_finite(f"--{name}", found)
@@ -206,7 +220,7 @@ class Chooser:
             mask[gone] = False
         rows, size = int(mask.sum()), request.sizes[-1] if request.sizes else None
         if rows == 0:
-            raise ValueError("no row may be chosen: see --exclude, --initial, --skip_nan")
+            raise ValueError("no row may be chosen: see --exclude, --initial, --dedup, --skip_nan")
         if [size, request.fraction, request.per_group, request.budget].count(None) == 4:
             raise ValueError("give --size or --fraction: how many rows to choose")
         if size is not None and request.fraction is not None:

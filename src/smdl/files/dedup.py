@@ -17,18 +17,19 @@ from smdl.engine.near_copies import KEEP, CopySearch, Deduplication, threshold
 from smdl.engine.similar_pairs import SimilarPairs
 from smdl.engine.unit_rows import UnitRows
 from smdl.files.checks import checked_output, guessed_features, numbers_of
+from smdl.files.earlier_outputs import input_record
 from smdl.files.engines import ENGINES, running
 from smdl.files.file_features import features_for
 from smdl.files.kept_parts import key_of, read_arrays, work_folder, write_arrays
 from smdl.files.output import Table, place_columns, shown_columns, write_output
-from smdl.files.outside_rows import OutsideRows, input_record, open_against
+from smdl.files.outside_rows import OutsideRows, open_against
 from smdl.files.request import RowRequest
 from smdl.files.rows import Rows
 from smdl.files.snapshot import places
 from smdl.files.usable_rows import UsableRows, open_input
 
 #: Raise it when the same request may find other pairs.
-RULES = 1
+RULES = 2
 #: Pairs on the page at each side of the threshold; largest groups that it lists.
 PAIRS, GROUPS = 12, 12
 #: Points of the curve of rows kept over the threshold.
@@ -57,22 +58,19 @@ class Deduplicator:
         self.request = request
         threshold(request.similarity)
         one_of("keep", request.keep, KEEP)
+        if request.keep != "central" and request.keep_by is not None:
+            raise ValueError(f"--keep {request.keep} and --keep_by both say which row is kept: leave out one of them")
         one_of("engine", request.engine, ENGINES)
         whole_number("seed", request.seed, least=0)
         roles = {"ids": request.ids, "keep_by": request.keep_by}
         self.input = UsableRows(open_input(request, roles, request.folder), request)
         self.output = checked_output(request, self.rows)
-        prefer = numbers_of(self.rows, "keep_by") if "keep_by" in self.rows.columns else None
-        self.prefer = None if prefer is None else prefer.astype(np.float64)
-        if self.rows.width == 1:
-            raise ValueError(
-                f"near-copies are found by the direction of rows, so rows need at least two numbers, got one column:"
-                f" {self.rows.features[0]}. Name the features by --features, or texts by --text and --model"
-            )
+        if request.keep_by is not None and not request.skip_nan:
+            numbers_of(self.rows, "keep_by")
         self.input.use_model()
         self.against: OutsideRows | None = None
         if request.against:
-            given = (request.against, request.features, self.rows, self.input.embedder, request.out)
+            given = (request.against, bool(request.features), self.rows, self.input.embedder, request.out)
             self.against = open_against(*given)
 
     @property
@@ -87,19 +85,19 @@ class Deduplicator:
         with running(request.threads, request.engine) as engine, work_folder(request.folder):
             stamps = self.rows.stamps()
             used = self.input.load(display, engine)
+            prefer = numbers_of(self.rows, "keep_by", among=used).astype(np.float64) if request.keep_by else None
             display.phase("looking for near-copies")
             found = search_copies(
                 self.rows, used, request.similarity, request.folder, display, request.keep,
-                None if self.prefer is None else self.prefer[used],
+                prefer,
                 None if self.against is None else self.against.features, request.seed, engine,
             )  # fmt: skip
             self.rows.check_stamps(stamps)
             only_kept = {"index": used[found.kept]}
             table = only_kept if request.out.suffix == ".npy" else self._table(found, used)
-            write_output(self.output, table, request, display)
+            write_output(self.output, table, request, display, input_record(self.rows, self.input.embedder))
             display.phase("measuring")
             numbers = self._numbers(found, used, time.perf_counter() - started)
-            numbers["input"] = input_record(self.rows, self.input.embedder)
             write_json(request.folder / "dedup.json", numbers, checksum=True)
             return numbers
 

@@ -49,7 +49,8 @@ def _in_folder(path: str, suffixes: Collection[str]) -> list[str] | None:
     kinds = sorted({suffix_of(file) for file in files})
     if len(kinds) != 1:
         held = f"files of several kinds ({', '.join(kinds)}): name them by a pattern" if kinds else "no file to read"
-        raise ValueError(f"the folder {path} holds {held}; choose among {', '.join(suffixes)}")
+        images = "" if kinds else ". Images: smdl label, dedup and score take --model package.module:function"
+        raise ValueError(f"the folder {path} holds {held}; choose among {', '.join(suffixes)}{images}")
     return files
 
 

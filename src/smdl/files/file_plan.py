@@ -118,7 +118,7 @@ def check_rows(name: str, rows: Any, total: int) -> np.ndarray:
     if found.size and not 0 <= int(found.min()) <= int(found.max()) < total:
         wrong = found.min() if found.min() < 0 else found.max()
         raise ValueError(f"{name} must be rows in 0..{total - 1}, got {wrong}")
-    unique = np.unique(found).astype(np.int64)
+    unique, counts = np.unique(found, return_counts=True)
     if len(unique) < len(found):
-        raise ValueError(f"{name} must name each row once, got duplicates")
-    return unique
+        raise ValueError(f"{name} must name each row once, got row {unique[counts.argmax()]} {counts.max()} times")
+    return unique.astype(np.int64)

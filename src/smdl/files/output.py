@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,14 @@ from smdl.files.texts import TextRows
 Table = dict[str, np.ndarray]
 
 
-def write_output(output: ProtectedOutput, table: Table, request: RowRequest, display: Display) -> None:
-    """Write columns of one length, by the suffix of the output. One that a person has changed is kept beside it."""
+def write_output(
+    output: ProtectedOutput, table: Table, request: RowRequest, display: Display, record: Mapping[str, Any]
+) -> None:
+    """Write columns of one length, by the suffix of the output, and the record of its input. An output that a person
+    has changed is kept beside it."""
     safe = request.spreadsheet_safe and output.path.suffix == ".csv"
-    if kept := output.write(WRITERS[output.path.suffix](_marked_table(table) if safe else table)):
+    content = WRITERS[output.path.suffix](_marked_table(table) if safe else table)
+    if kept := output.write(content, {"input": record}):
         display.note(f"{output.path} was changed after it was written: it is now {kept}")
 
 

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from smdl.common.storage import read_json
 from smdl.engine.unit_rows import unusable
+from smdl.files.earlier_outputs import Origin, check_same, file_stamps, kept_rows, origin_of, places_of
 from smdl.files.embedding import Embedder, read_embeddings
-from smdl.files.file_paths import MOST_DIGESTED, is_url, shard_paths
+from smdl.files.file_paths import is_url, shard_paths
 from smdl.files.images import ImageRows
 from smdl.files.rows import FORMATS, Rows, open_file, open_rows
 from smdl.files.usable_rows import NO_DIRECTION
@@ -24,19 +24,18 @@ class OutsideRows(NamedTuple):
     rows: np.ndarray  # (n,) int64
 
 
-def open_against(
-    paths: Sequence[str], features: Sequence[str], source: Rows, embedder: Embedder | None, out: Path
-) -> OutsideRows:
-    """Read the rows of --against. Texts and images are embedded by the model of the input."""
+def open_against(paths: Sequence[str], named: bool, source: Rows, embedder: Embedder | None, out: Path) -> OutsideRows:
+    """Read the rows of --against. Texts and images are embedded by the model of the input. `named`: an option names the
+    features of the input."""
     folders = [path for path in paths if isinstance(source, ImageRows) and os.path.isdir(path)]
     files = shard_paths([path for path in paths if path not in folders], FORMATS)
     if any(not is_url(path) and out.exists() and os.path.samefile(out, path) for path in files):
-        raise ValueError(f"--out must not be one of the files of --against, got {out}: its rows are those of the input")
+        raise ValueError(f"--out must not be one of the files of --against, got {out}")
     own = {os.path.realpath(shard.path) for shard in source.shards}
     if twice := [path for path in files if not is_url(path) and os.path.realpath(path) in own]:
         raise ValueError(f"--against must not be one of the input files, got {twice[0]}: every row is a copy of itself")
     found = [_images(path, embedder) for path in folders if embedder]
-    found += [_kept(path, embedder) or _rows(path, features, embedder) for path in files]
+    found += [_kept(path, embedder) or _rows(path, named, source, embedder) for path in files]
     for part in found:
         width = part.features.shape[1]
         if width != source.width:
@@ -49,26 +48,19 @@ def open_against(
     return found[0] if len(found) == 1 else OutsideRows(*map(np.concatenate, zip(*found, strict=True)))
 
 
-def features_in(path: str, names: Sequence[str]) -> Sequence[str]:
-    """Return the names of the features in another file: those of the input, unless it is one matrix of another name."""
+def features_in(path: str, source: Rows, named: bool) -> Sequence[str]:
+    """Return the names of the features in another file: those of the input. One matrix may have any name; if the input
+    is one matrix that no option names, the other file may hold what it takes by default."""
     columns = open_file(shard_paths([path], FORMATS)[0]).columns
     is_matrix = len(columns) == 1 and next(iter(columns.values())).width > 0
-    return () if is_matrix and not set(names) <= set(columns) else names
+    is_free = is_matrix or (not named and len(source.features) == 1 and source.width > 1)
+    return () if is_free and not set(source.features) <= set(columns) else source.features
 
 
-def input_record(source: Rows, embedder: Embedder | None) -> dict[str, Any]:
-    """Return what finds the features of an input again, and what changes if they do."""
-    if embedder is not None:
-        return {"embeddings": embedder.key, "model": embedder.model.key}
-    files = source.fingerprint()[1 : 1 + len(source.shards)]
-    places = [path if is_url(path) else os.path.abspath(path) for path, *_ in files]
-    return {"features": source.features, "files": [[*file, place] for file, place in zip(files, places, strict=True)]}
-
-
-def _rows(path: str, features: Sequence[str], embedder: Embedder | None) -> OutsideRows:
+def _rows(path: str, named: bool, source: Rows, embedder: Embedder | None) -> OutsideRows:
     """Return all rows of a file."""
     if embedder is None:
-        found = np.asarray(open_rows([path], features_in(path, features)).whole())
+        found = np.asarray(open_rows([path], features_in(path, source, named)).whole())
     elif isinstance(embedder.source, ImageRows):
         raise ValueError(f"--against must be a folder of images, or an output of smdl dedup, got {path}")
     else:
@@ -87,20 +79,19 @@ def _kept(path: str, embedder: Embedder | None) -> OutsideRows | None:
     file = open_file(path)
     if not {"shard", "row", "kept", "index"} <= set(file.columns):
         return None
-    lines = np.flatnonzero(file.column("kept").astype(bool))
-    folder = Path(path).with_name(f"{Path(path).stem}.dedup")
-    found = read_json(folder / "dedup.json")
-    record = found.get("input") if isinstance(found, dict) else None
-    if not isinstance(record, dict):
-        raise ValueError(f"--against: {folder / 'dedup.json'} must say what {path} was made of. Run smdl dedup again")
-    if "embeddings" in record:
-        if embedder is not None and embedder.model.key != record["model"]:
+    lines = np.flatnonzero(kept_rows(file))
+    origin = origin_of(path)
+    if origin is None:
+        record = Path(path).with_name(f"{Path(path).stem}.dedup") / f"written-{Path(path).name}.json"
+        raise ValueError(f"--against: {record} must say what {path} was made of. Run smdl dedup again")
+    if "embeddings" in origin.input:
+        if embedder is not None and embedder.model.key != origin.input["model"]:
             raise ValueError(f"--against: {path} was made by another --model, or by an earlier version of it")
-        values = read_embeddings(folder / "embeddings.npy", record["embeddings"])
+        values = read_embeddings(origin.folder / "embeddings.npy", origin.input["embeddings"])
         inside = file.column("index")[lines].astype(np.int64)
         _check_rows(path, inside, len(values))
         return OutsideRows(values[inside], np.full(len(lines), path, object), lines)
-    earlier, numbers = _open_again(path, record)
+    earlier, numbers = _open_again(path, origin)
     shards = file.exact("shard", lines).tolist()
     inside = file.column("row")[lines].astype(np.int64)
     if strange := set(shards) - set(numbers):
@@ -112,27 +103,12 @@ def _kept(path: str, embedder: Embedder | None) -> OutsideRows | None:
     return OutsideRows(values, np.full(len(lines), path, object), lines)
 
 
-def _open_again(path: str, record: dict[str, Any]) -> tuple[Rows, dict[str, int]]:
+def _open_again(path: str, origin: Origin) -> tuple[Rows, dict[str, int]]:
     """Open the input of an earlier output, from any folder. Return it, and the number of each file by its name."""
-    names = [name for name, *_ in record["files"]]
-    beside = [name if is_url(name) else str(Path(path).parent / name) for name in names]
-    places = [
-        place if is_url(place) or os.path.exists(place) else other
-        for (*_, place), other in zip(record["files"], beside, strict=True)
-    ]
-    earlier = open_rows(places, record["features"])
-    now = [file[1:] for file in earlier.fingerprint()[1:]]
-    for name, (*_, rows, stamp, _), content in zip(names, record["files"], now, strict=True):
-        if not _is_same([rows, stamp], content):
-            raise ValueError(f"--against: {name} has changed since {path} was made of it. Run smdl dedup on it again")
-    return earlier, {name: number for number, name in enumerate(names)}
-
-
-def _is_same(then: Sequence[Any], now: Sequence[Any]) -> bool:
-    """Whether a file has not changed. A small one is known by its content alone, whatever its time is."""
-    (rows, (digest, size, *_)), (rows_now, (digest_now, size_now, *_)) = then, now
-    is_known = 0 < size <= MOST_DIGESTED  # a store that does not tell the size says 0
-    return list(then) == list(now) or (is_known and (rows, digest, size) == (rows_now, digest_now, size_now))
+    earlier = open_rows(places_of(path, origin), origin.input["features"])
+    for number, (_, *now) in enumerate(file_stamps(earlier)):
+        check_same("--against", path, origin, number, now)
+    return earlier, {name: number for number, (name, *_) in enumerate(origin.input["files"])}
 
 
 def _check_rows(path: str, rows: np.ndarray, counts: np.ndarray | int) -> None:

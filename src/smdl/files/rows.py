@@ -188,7 +188,7 @@ def open_columns(
     rows = sum(shard.rows for shard in shards)
     for role, found in columns.items():
         if isinstance(found, RowFile) and found.rows != rows:
-            raise ValueError(f"{role}: {found.path} must have one row per row, got {found.rows} for {rows} rows")
+            raise ValueError(f"{role}: {found.path} must have as many rows as the input, {rows}, got {found.rows}")
     return shards, columns
 
 

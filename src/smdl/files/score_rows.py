@@ -13,6 +13,7 @@ from smdl.common.storage import write_json
 from smdl.engine.near_copies import threshold
 from smdl.engine.row_scores import RowScores, score
 from smdl.files.checks import checked_output
+from smdl.files.earlier_outputs import input_record
 from smdl.files.engines import running
 from smdl.files.kept_parts import work_folder
 from smdl.files.output import place_columns, shown_columns, write_output
@@ -54,9 +55,10 @@ class RowScorer:
         """Score the rows, and write the output. Return the numbers that the page shows."""
         request, started = self.request, time.perf_counter()
         with running(request.threads) as engine, work_folder(request.folder):
+            rows = self.input.rows
+            stamps = rows.stamps()
             used = self.input.load(display, engine)
             display.phase("looking for neighbours")
-            rows = self.input.rows
             found = score(
                 rows.whole() if len(used) == len(rows) else rows.features_at(used),
                 neighbours=request.neighbours,
@@ -65,7 +67,8 @@ class RowScorer:
             )
             scores = {name: getattr(found, name) for name in SCORES}
             table = place_columns(rows, used) | scores | shown_columns(rows, used)
-            write_output(self.output, table, request, display)
+            rows.check_stamps(stamps)
+            write_output(self.output, table, request, display, input_record(rows, self.input.embedder))
             numbers = self._numbers(found, used, time.perf_counter() - started)
             write_json(request.folder / "score.json", numbers, checksum=True)
             return numbers

@@ -38,6 +38,11 @@ class UsableRows:
 
     def __init__(self, rows: Rows, request: RowInput, directions: bool = True) -> None:
         self.rows, self.request, self.embedder = rows, request, None
+        if directions and rows.width == 1:
+            raise ValueError(
+                f"rows are compared by their direction, so they need at least two numbers, got one column:"
+                f" {rows.features[0]}. Name the features by --features, or texts by --text and --model"
+            )
         self.find, self.fault = (unusable, NO_DIRECTION) if directions else (not_finite, NOT_FINITE)
 
     def use_model(self) -> None:

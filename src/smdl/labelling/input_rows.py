@@ -54,7 +54,7 @@ class InputRows:
         """Open and check the files. Embeddings are kept in the folder `path`, and with `keep` its list of images."""
         self.settings, self.path = settings, path
         if settings.dedup is not None:
-            threshold(settings.dedup)
+            threshold(settings.dedup, "--dedup")
         self._input = UsableRows(self._open(keep), settings, directions=settings.dedup is not None)
         self._input.use_model()
 
