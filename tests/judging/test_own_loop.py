@@ -443,13 +443,71 @@ def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path)
             optimizer.step()
             before = model[2].weight.detach().clone()
         heads[seed] = before, model[2].weight.detach().clone()
-        return {"accuracy": 0.5}
+        return {"accuracy": float(model(torch.ones(1, 4))[0, 0].detach())}
 
     compare(tmp_path / "e", watched, methods=("uniform", "recommended+refit"))
     assert not any(torch.equal(*pair) for pair in heads.values()), "the second method came last"
-    report = compare(tmp_path / "time", methods=("uniform", "recommended+refit"), minutes=0.05)
+    report = compare(tmp_path / "time", watched, methods=("uniform", "recommended+refit"), minutes=0.05)
     (row,) = (row for row in report.results.rows if row.arm == "recommended+refit")
     assert row.refit_seconds > 0
+
+
+def _by_next(loader):
+    batches = iter(loader)
+    for _ in range(loader.total_steps):
+        yield next(batches)
+
+
+def _by_zip(loader):
+    return (batch for _, batch in zip(range(loader.total_steps), loader, strict=False))
+
+
+@pytest.mark.parametrize("batches_of", [_by_next, _by_zip, iter])
+def test_a_function_that_measures_before_the_refit_is_refused(tmp_path, batches_of):
+    def early(make_loader, _):
+        model, found = nn.Linear(4, 2), 0.0
+        loader = make_loader(model)
+        for inputs, _ in batches_of(loader):
+            if loader.step % loader.total_steps == 0:
+                found = float(model(inputs).detach().mean())
+        return {"accuracy": found}
+
+    message = r"method uniform\+refit fits the last layer again after the last batch, .* before that"
+    with pytest.raises(ValueError, match=message):
+        compare(tmp_path / "e", early, methods=("uniform", "uniform+refit"))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("end", "outputs", "message"),
+    [
+        (nn.Tanh(), 2, "no linear layer that makes its outputs"),
+        (nn.Identity(), 5, "of the head's 5 classes, 3 have no"),
+    ],
+)
+def test_a_refit_that_cannot_work_is_refused_before_the_training(tmp_path, end, outputs, message):
+    used = []
+
+    def wrong(make_loader, _):
+        used.append(0)
+        for _ in make_loader(nn.Sequential(nn.Linear(4, outputs), end)):
+            used[-1] += 1
+        return {"accuracy": 0.5}
+
+    methods = ("uniform", "uniform+refit")
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(tmp_path / "e", wrong, methods=methods)
+    assert used == [6, 0]
+    assert caught.value.__notes__ == ["method uniform+refit, seed 0. Finished runs are kept"]
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(tmp_path / "time", wrong, methods=methods, minutes=0.05)
+    assert caught.value.__notes__ == ["while method uniform+refit was timed, before any run"]
+
+
+def test_groups_may_have_any_numbers(tmp_path):
+    groups = torch.where(torch.arange(80) < 8, 10**13, 0)
+    report = compare(tmp_path / "e", groups=groups)
+    assert "oracle" in report.results.arms
 
 
 def test_groups_add_an_oracle_that_draws_them_equally_often(tmp_path):
