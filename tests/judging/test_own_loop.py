@@ -21,6 +21,7 @@ from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import BudgetError
 from smdl.judging.run_loader import LoaderFactory
 from smdl.report.report import render
+from smdl.report.text_tables import markdown
 from tests.judging import own_training
 from tests.judging.own_training import dataset, train
 
@@ -508,6 +509,21 @@ def test_groups_may_have_any_numbers(tmp_path):
     groups = torch.where(torch.arange(80) < 8, 10**13, 0)
     report = compare(tmp_path / "e", groups=groups)
     assert "oracle" in report.results.arms
+
+
+def test_with_groups_the_report_says_how_much_there_is_to_gain(tmp_path):
+    def graded(make_loader, seed):
+        loader = make_loader(nn.Linear(4, 2))
+        gain = {"uniform": 0.0, "balanced": 0.2, "oracle": 0.4}[loader.method.name]
+        gain += 0.01 * (seed == 1) if gain else 0.0
+        return {"accuracy": 0.01 * sum(1 for _ in loader) + gain, "rare_accuracy": 0.3 + gain}
+
+    report = compare(tmp_path / "e", graded, groups=torch.arange(80) // 60)
+    assert [gain.measure for gain in report.results.gains] == ["accuracy", "rare_accuracy"]
+    text = "Perfect knowledge gains +0.403 ± 0.014 in accuracy, of which balanced 50 % ("
+    page = render(report.folder).read_text()
+    assert all(text in shown for shown in (str(report), page, markdown(report.results)))
+    assert "drawn by what is hidden" in page
 
 
 def test_groups_add_an_oracle_that_draws_them_equally_often(tmp_path):

@@ -178,8 +178,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
     if found.regimes:
         write(matrix_table(found))
         write(LEGEND, style="dim")
-        for line in sentences([gain for gain in found.gains if gain.protocol == found.primary]):
-            write(line)
+    for line in sentences([gain for gain in found.gains if gain.protocol == found.primary]):
+        write(line)
     if found.learning_rates:
         write(tuned_rates(found))
     write(found.answer, style="bold")

@@ -41,11 +41,14 @@ class ComparisonReport:
         return self.results.verdict
 
     def __str__(self) -> str:
+        from smdl.experiments.oracle_gains import sentences
         from smdl.report.text_tables import as_text, summary_table
 
         problems = [f"! {problem}" for problem in (*self.results.problems, *self.results.warnings)]
         table = as_text(summary_table(self.results))
-        return "\n".join([table, self.answer, self.verdict, *problems, f"report: {self.page}"])
+        return "\n".join(
+            [table, *sentences(self.results.gains), self.answer, self.verdict, *problems, f"report: {self.page}"]
+        )
 
 
 @names_checked
