@@ -11,6 +11,7 @@ from smdl.experiments.comparison_plan import read_plan, write_plan
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
 from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share, method_options
 from smdl.experiments.results import collect
+from smdl.experiments.runner import run_name
 from smdl.experiments.statistics import holm
 from smdl.report.report import render
 from smdl.report.summaries import mark, matrix
@@ -99,6 +100,26 @@ def test_equal_time_is_the_time_of_the_own_baseline_times_the_share(tmp_path):
 def test_a_share_that_is_none_is_refused(method):
     with pytest.raises(ValueError, match=r"the part after @ in .* must be a share of the baseline's time in \(0, 1\]"):
         method_and_share(method)
+
+
+def test_a_method_takes_options_in_brackets():
+    name, share = method_and_share("loss[pressure=1e+3; mode=fast;recompute=true]+refit@0.7")
+    options = {"pressure": 1000.0, "mode": "fast", "recompute": True}
+    assert method_options(name) == {"method": "loss", "options": options, "refit": "classes"}
+    assert share == 0.7
+    made = comparison("digits", to_dict(BASE), ["uniform", "recommended[test_set=balanced]"], ["clean"])
+    config = arm_config(made, "recommended[test_set=balanced], clean")
+    assert (config.method, config.options) == ("recommended", {"test_set": "balanced"})
+    assert run_name(config) == run_name(replace(config, options={"test_set": "balanced"}, method=None))
+
+
+ENDS = ("[", "[a=4", "[]", "[a]", "[=4]", "+refit[a=1]")
+
+
+@pytest.mark.parametrize("method", ["", "]", *(f"loss{end}" for end in ENDS)])
+def test_options_that_are_none_are_refused(method):
+    with pytest.raises(ValueError, match="option=value"):
+        method_options(method)
 
 
 def test_a_baseline_with_a_share_or_a_single_method_is_refused():

@@ -255,6 +255,24 @@ def test_what_is_no_metric_is_refused(tmp_path, returned, message):
         compare(tmp_path / "e", wrong)
 
 
+def test_a_method_takes_options_and_its_comparison_resumes(tmp_path):
+    calls = tmp_path / "calls"
+
+    def watched(make_loader, _):
+        loader = make_loader(nn.Linear(4, 2))
+        with calls.open("a") as file:
+            file.write(f"{loader.method.name} {dict(loader.method.options)} {sum(1 for _ in loader)}\n")
+        return {"accuracy": 0.5}
+
+    methods = ("uniform", "recommended[check_labels=false]", "balanced")
+    report = compare(tmp_path / "e", watched, methods=methods, seeds=1)
+    assert calls.read_text().splitlines() == ["uniform {} 6", "recommended {'check_labels': False} 6", "balanced {} 6"]
+    assert compare(tmp_path / "e", watched, methods=methods, seeds=1).folder == report.folder
+    assert _lines(calls) == 3
+    assert "for recommended[check_labels=false] (" in report.verdict
+    assert "recommended[check_labels=false]" in render(report.folder).read_text()
+
+
 def test_a_function_that_stops_early_is_refused(tmp_path):
     def early(make_loader, _):
         next(iter(make_loader(nn.Linear(4, 2))))
@@ -296,6 +314,8 @@ def test_an_error_of_the_function_names_method_and_seed(tmp_path):
         ({"methods": ("uniform",)}, "a comparison needs two methods or more"),
         ({"methods": ("uniform", "balancd")}, "unknown method 'balancd'; did you mean 'balanced'"),
         ({"methods": "uniform"}, "methods must be a sequence of names"),
+        ({"methods": ("uniform", smdl.Method("mine", smdl.Strategy))}, '"package.module:name" of a smdl.Method, got'),
+        ({"methods": ("uniform", "loss[pressur=4]")}, "unknown option of method loss 'pressur'; did you"),
         ({"minutes": 0}, "minutes must be a positive number"),
         ({"function": 3}, "train must be a function"),
         ({"margin": -1}, "margin must be a number ≥ 0"),

@@ -64,8 +64,8 @@ def compare(options: Options) -> int:
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
-        name = method_options(method_and_share(method)[0])["method"]
-        make_method(replace(options.config, method=name))  # one that cannot be made is an error
+        changes = method_options(method_and_share(method)[0])
+        make_method(replace(options.config, **changes))  # one that cannot be made is an error
     plan = comparison(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),

@@ -65,7 +65,10 @@ _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "
 OPEN = ("objective", "options", "candidates")  # the method knows the names that may follow
 _METHOD = ("method", *OPEN)
 _JOBS = _of(_whole_or_auto, "parallel runs; auto: one per core", "auto")
-_COMPARED = "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time"
+_COMPARED = (
+    "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time;"
+    " 'NAME[option=value]': with an option changed"
+)
 _QUIET = _flag("show only the result")
 _FILES = {"nargs": "+", "metavar": "FILE", "help": "files as smdl select takes them, or a folder of images"}
 _ROWS = {
