@@ -135,6 +135,14 @@ def test_clean_is_clean_whatever_the_base_does_to_the_data():
     assert (config.data.imbalance, config.data.label_noise) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    "regime", ["long-tail=1", "hidden-tail=1.0", "duplicates=0", "zipf=0", "noisy=0", "dominoes=0", "noisy+long-tail=1"]
+)
+def test_a_strength_that_changes_nothing_is_refused(regime):
+    with pytest.raises(ValueError, match=r"hides nothing: use clean, or another strength, such as [a-z-]+$"):
+        comparison("digits", to_dict(BASE), METHODS, [regime])
+
+
 def test_an_unknown_regime_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown regime 'long_tail'; did you mean 'long-tail'"):
         comparison("digits", to_dict(BASE), METHODS, ["clean", "long_tail"])

@@ -57,6 +57,8 @@ def _option(regime: str) -> tuple[str, Any]:
             raise ValueError(f"the part after = in {regime!r} must be a {kind}: the data.{option}") from None
         if name == "clean":
             raise ValueError(f"clean has no strength: leave out the part after = in {regime!r}")
+        if strength == _CLEAN.get(option):
+            raise ValueError(f"the regime {regime!r} hides nothing: use clean, or another strength, such as {name}")
     return option, strength
 
 
