@@ -13,7 +13,7 @@ from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options
 from smdl.experiments.results import collect
 from smdl.experiments.runner import run_name
 from smdl.experiments.statistics import holm
-from smdl.report.report import render
+from smdl.report.rendering import render
 from smdl.report.summaries import mark, matrix
 from smdl.report.text_tables import markdown
 from smdl.training.config import TrainConfig, to_dict

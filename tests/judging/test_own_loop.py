@@ -20,7 +20,7 @@ from smdl.experiments import experiment as experiment_module
 from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import BudgetError
 from smdl.judging.run_loader import LoaderFactory
-from smdl.report.report import render
+from smdl.report.rendering import render
 from smdl.report.text_tables import markdown
 from tests.judging import own_training
 from tests.judging.own_training import dataset, train
@@ -31,7 +31,7 @@ METHODS = ("uniform", "balanced")
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Draw no report: that takes longer than all else."""
-    monkeypatch.setattr("smdl.report.report.render", lambda folder: folder / "report.html")
+    monkeypatch.setattr("smdl.report.rendering.render", lambda folder: folder / "report.html")
 
 
 def compare(folder, function=train, **options):

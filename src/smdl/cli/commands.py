@@ -142,13 +142,13 @@ def report(options: Options) -> int:
                 continue
             check_packages("train")
             from smdl.experiments.results import collect
-            from smdl.report import paper_tables, report, text_tables
+            from smdl.report import paper_tables, rendering, text_tables
 
             if options.markdown:
                 results = collect(folder)
                 print("\n".join([text_tables.markdown(results), *paper_tables.markdown(results)]))
             else:
-                print(*report.render_all(folder), sep="\n")
+                print(*rendering.render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
             code = _fail(str(error), 2)
     return code
@@ -162,7 +162,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.experiments.oracle_gains import sentences
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
-    from smdl.report.report import render
+    from smdl.report.rendering import render
     from smdl.report.summaries import LEGEND
     from smdl.report.text_tables import matrix_table, summary_table, tuned_rates
 

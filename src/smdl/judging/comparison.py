@@ -128,7 +128,7 @@ def compare(
     from smdl.experiments.results import collect
     from smdl.judging.group_accuracies import check_groups
     from smdl.judging.own_loop import OwnExperiment, OwnTraining
-    from smdl.report.report import render
+    from smdl.report.rendering import render
 
     if not callable(train):
         raise TypeError(choice("train", train, "a function train(make_loader, seed) -> dict of metrics"))
