@@ -65,10 +65,7 @@ _MAIN = ("--config", "--data.name", "--data.root", "--model.name", "--epochs", "
 OPEN = ("objective", "options", "candidates")  # the method knows the names that may follow
 _METHOD = ("method", *OPEN)
 _JOBS = _of(_whole_or_auto, "parallel runs; auto: one per core", "auto")
-_COMPARED = (
-    "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time;"
-    " 'NAME[option=value]': with an option changed"
-)
+_COMPARED = "names or package.module:name; baseline: uniform, else the first; NAME@0.7: 0.7 of its time"
 _QUIET = _flag("show only the result")
 _FILES = {"nargs": "+", "metavar": "FILE", "help": "files as smdl select takes them, or a folder of images"}
 _ROWS = {
@@ -109,7 +106,7 @@ COMMANDS = {
         "smdl compare [--methods A,B,...] [--regimes A,B,...] [--seeds N|auto | --minutes M] [--config NAME] [options]",
         (
             "smdl compare --config digits --regimes clean,long-tail,noisy --methods uniform,balanced,recommended",
-            "smdl compare --config cifar10 --methods uniform,recommended,my_package.my_module:method --minutes 30",
+            "smdl compare --config cifar10 --methods 'uniform,loss[pressure=4],my_module:method' --minutes 30",
         ),
         {
             "--methods": _of(_names, _COMPARED, "uniform,balanced,recommended"),

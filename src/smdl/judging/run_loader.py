@@ -84,6 +84,8 @@ class RunLoader:
             self.seconds_of_run += clock.now() - started
 
     def _watch_calls(self) -> None:
+        """Note the next call of a module, whichever it is: the function may evaluate a copy of the model."""
+
         def called(*_: Any) -> None:
             self.called_later = True
             hook.remove()
