@@ -14,7 +14,6 @@ from smdl.common.progress import Display
 from smdl.experiments.experiment import run_plan
 from smdl.experiments.regimes import comparison
 from smdl.experiments.results import collect, write
-from smdl.loading.methods import METHODS
 from smdl.report.text_tables import markdown
 from smdl.training.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, to_dict
 from smdl.training.datasets.in_memory import InMemory, mean_and_std
@@ -28,9 +27,6 @@ SETTINGS = {
     "mnist": {"data": {"train_size": 8000, "test_size": 2000, "resolution": 16}, "steps": 300},
     "gtsrb": {"data": {"name": "oracle:gtsrb"}, "steps": 800},
 }
-
-#: `recommended` for a test set in which all classes are alike, as a method: --methods uniform,oracle:for_balanced_test
-for_balanced_test = METHODS["recommended"].changed(options={"test_set": "balanced"})
 
 
 def gtsrb(config: DataConfig) -> tuple[InMemory, InMemory]:

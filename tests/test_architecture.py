@@ -108,8 +108,8 @@ def test_the_root_holds_the_public_names_and_the_command_alone():
     assert {path.name for path in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
-def test_no_module_name_occurs_twice():
-    assert not twice(module.rpartition(".")[2] for module, path in MODULES.items() if path.name != "__init__.py")
+def test_no_name_of_a_module_or_package_occurs_twice():
+    assert not twice(module.rpartition(".")[2] for module in MODULES)
 
 
 def test_no_class_name_occurs_twice():

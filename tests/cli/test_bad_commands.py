@@ -94,7 +94,16 @@ COMMANDS: list[list[str]] = [
     ["train", "--method=paper", "--objective.log_determinant", "1", "--objective.noise", "1e-30"],
     *[
         ["compare", f"--methods={names}"]
-        for names in ("", ",", "papper", "uniform", "uniform,papper", "os:system,uniform")
+        for names in (
+            "",
+            ",",
+            "papper",
+            "uniform",
+            "uniform,papper",
+            "os:system,uniform",
+            "uniform,loss[a=1]",
+            "loss[a",
+        )
     ],
     *[["compare", f"--seeds={number}"] for number in ("0", "-1", "1.5", "abc", "", "[]", "automatic")],
     *[["compare", f"--minutes={number}"] for number in ("0", "-1", "abc", "nan", "", "inf")],
@@ -217,6 +226,8 @@ SAID = {
     "compare --methods=papper": "unknown method 'papper'; did you mean 'paper'?",
     "compare --methods=uniform,papper": "unknown method 'papper'; did you mean 'paper'?",
     "compare --methods=os:system,uniform": "method os:system cannot make its strategy",
+    "compare --methods=uniform,loss[a=1]": "unknown option of method loss 'a'",
+    "compare --methods=loss[a": "a method with options must be NAME[option=value;option=value], got 'loss[a'",
     "compare --protocols=step": "unknown protocol 'step'; did you mean 'steps'?",
     "compare --protocols=steps,tim": "unknown protocol 'tim'; did you mean 'time'?",
     "compare --protocols=[]": "unknown protocol '[]'",

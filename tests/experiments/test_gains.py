@@ -52,6 +52,14 @@ def test_a_gain_that_may_be_zero_has_no_shares():
     assert "not known: too few seeds" in sentences([one])[0]
 
 
+def test_a_loss_that_falls_has_shares_and_no_points():
+    values = {"mine": by_seed([0.45, 0.455, 0.465])}
+    more = {"looks": 1, "margin": 0.001, "own": True, "higher_is_better": False}
+    one = gain("", "steps", "loss", by_seed([0.5, 0.51, 0.52]), by_seed([0.4, 0.405, 0.42]), values, **more)
+    (text,) = sentences([one])
+    assert text.startswith("Perfect knowledge gains −0.102 ± 0.0072 in loss, of which mine 52 % (")
+
+
 def test_equivalent_means_that_there_is_nothing_to_gain():
     nothing, rare = found([50, 51, 52], [50.05, 51, 52.05]), found([50, 51, 52], [57, 58, 59.5])
     assert gains_nothing([nothing])

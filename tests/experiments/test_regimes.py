@@ -11,8 +11,9 @@ from smdl.experiments.comparison_plan import read_plan, write_plan
 from smdl.experiments.experiment import Experiment, arm_config, run_plan
 from smdl.experiments.regimes import REGIMES, arm_name, comparison, data_options, method_and_share, method_options
 from smdl.experiments.results import collect
+from smdl.experiments.runner import run_name
 from smdl.experiments.statistics import holm
-from smdl.report.report import render
+from smdl.report.rendering import render
 from smdl.report.summaries import mark, matrix
 from smdl.report.text_tables import markdown
 from smdl.training.config import TrainConfig, to_dict
@@ -101,6 +102,26 @@ def test_a_share_that_is_none_is_refused(method):
         method_and_share(method)
 
 
+def test_a_method_takes_options_in_brackets():
+    name, share = method_and_share("loss[pressure=1e+3; mode=fast;recompute=true]+refit@0.7")
+    options = {"pressure": 1000.0, "mode": "fast", "recompute": True}
+    assert method_options(name) == {"method": "loss", "options": options, "refit": "classes"}
+    assert share == 0.7
+    made = comparison("digits", to_dict(BASE), ["uniform", "recommended[test_set=balanced]"], ["clean"])
+    config = arm_config(made, "recommended[test_set=balanced], clean")
+    assert (config.method, config.options) == ("recommended", {"test_set": "balanced"})
+    assert run_name(config) == run_name(replace(config, options={"test_set": "balanced"}, method=None))
+
+
+ENDS = ("[", "[a=4", "[]", "[a]", "[=4]", "+refit[a=1]")
+
+
+@pytest.mark.parametrize("method", ["", "]", *(f"loss{end}" for end in ENDS)])
+def test_options_that_are_none_are_refused(method):
+    with pytest.raises(ValueError, match="option=value"):
+        method_options(method)
+
+
 def test_a_baseline_with_a_share_or_a_single_method_is_refused():
     with pytest.raises(ValueError, match=r"the baseline balanced@0.5 has all of its own time"):
         comparison("digits", to_dict(BASE), ["balanced@0.5", "loss"], [])
@@ -112,6 +133,14 @@ def test_clean_is_clean_whatever_the_base_does_to_the_data():
     base = replace(BASE, data=replace(BASE.data, imbalance=5.0, label_noise=0.1))
     config = arm_config(comparison("digits", to_dict(base), METHODS, ["clean"]), "uniform, clean")
     assert (config.data.imbalance, config.data.label_noise) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "regime", ["long-tail=1", "hidden-tail=1.0", "duplicates=0", "zipf=0", "noisy=0", "dominoes=0", "noisy+long-tail=1"]
+)
+def test_a_strength_that_changes_nothing_is_refused(regime):
+    with pytest.raises(ValueError, match=r"hides nothing: use clean, or another strength, such as [a-z-]+$"):
+        comparison("digits", to_dict(BASE), METHODS, [regime])
 
 
 def test_an_unknown_regime_is_refused_with_the_known_ones():

@@ -20,7 +20,7 @@ from smdl.files import embedding, tables, text_model
 from smdl.files.choose import Chooser
 from smdl.files.job import Job
 from smdl.files.request import SelectRequest
-from smdl.report.report import render
+from smdl.report.rendering import render
 from tests.faults import Killed, killed_at
 
 TEXTS = [

@@ -15,6 +15,12 @@ def test_true_and_false_may_be_written_in_several_ways(form):
     assert found == {"balanced_accuracy": 0.75, "worst_accuracy": 0.5}
 
 
+def test_groups_may_have_any_numbers_and_a_tensor_may_have_a_gradient():
+    correct = torch.tensor([1.0, 0.0, 1.0], requires_grad=True)
+    found = smdl.group_accuracies(correct, [0, 10**13, 0], [0, 0, 0, 0, 10**13])
+    assert found == {"balanced_accuracy": 0.5, "rare_accuracy": 0.0, "worst_accuracy": 0.0}
+
+
 @pytest.mark.parametrize(
     ("correct", "got"),
     [

@@ -20,7 +20,8 @@ from smdl.experiments import experiment as experiment_module
 from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import BudgetError
 from smdl.judging.run_loader import LoaderFactory
-from smdl.report.report import render
+from smdl.report.rendering import render
+from smdl.report.text_tables import markdown
 from tests.judging import own_training
 from tests.judging.own_training import dataset, train
 
@@ -30,7 +31,7 @@ METHODS = ("uniform", "balanced")
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Draw no report: that takes longer than all else."""
-    monkeypatch.setattr("smdl.report.report.render", lambda folder: folder / "report.html")
+    monkeypatch.setattr("smdl.report.rendering.render", lambda folder: folder / "report.html")
 
 
 def compare(folder, function=train, **options):
@@ -254,6 +255,24 @@ def test_what_is_no_metric_is_refused(tmp_path, returned, message):
         compare(tmp_path / "e", wrong)
 
 
+def test_a_method_takes_options_and_its_comparison_resumes(tmp_path):
+    calls = tmp_path / "calls"
+
+    def watched(make_loader, _):
+        loader = make_loader(nn.Linear(4, 2))
+        with calls.open("a") as file:
+            file.write(f"{loader.method.name} {dict(loader.method.options)} {sum(1 for _ in loader)}\n")
+        return {"accuracy": 0.5}
+
+    methods = ("uniform", "recommended[check_labels=false]", "balanced")
+    report = compare(tmp_path / "e", watched, methods=methods, seeds=1)
+    assert calls.read_text().splitlines() == ["uniform {} 6", "recommended {'check_labels': False} 6", "balanced {} 6"]
+    assert compare(tmp_path / "e", watched, methods=methods, seeds=1).folder == report.folder
+    assert _lines(calls) == 3
+    assert "for recommended[check_labels=false] (" in report.verdict
+    assert "recommended[check_labels=false]" in render(report.folder).read_text()
+
+
 def test_a_function_that_stops_early_is_refused(tmp_path):
     def early(make_loader, _):
         next(iter(make_loader(nn.Linear(4, 2))))
@@ -295,6 +314,8 @@ def test_an_error_of_the_function_names_method_and_seed(tmp_path):
         ({"methods": ("uniform",)}, "a comparison needs two methods or more"),
         ({"methods": ("uniform", "balancd")}, "unknown method 'balancd'; did you mean 'balanced'"),
         ({"methods": "uniform"}, "methods must be a sequence of names"),
+        ({"methods": ("uniform", smdl.Method("mine", smdl.Strategy))}, '"package.module:name" of a smdl.Method, got'),
+        ({"methods": ("uniform", "loss[pressur=4]")}, "unknown option of method loss 'pressur'; did you"),
         ({"minutes": 0}, "minutes must be a positive number"),
         ({"function": 3}, "train must be a function"),
         ({"margin": -1}, "margin must be a number ≥ 0"),
@@ -443,13 +464,86 @@ def test_a_refit_happens_after_the_last_step_and_before_the_evaluation(tmp_path)
             optimizer.step()
             before = model[2].weight.detach().clone()
         heads[seed] = before, model[2].weight.detach().clone()
-        return {"accuracy": 0.5}
+        return {"accuracy": float(model(torch.ones(1, 4))[0, 0].detach())}
 
     compare(tmp_path / "e", watched, methods=("uniform", "recommended+refit"))
     assert not any(torch.equal(*pair) for pair in heads.values()), "the second method came last"
-    report = compare(tmp_path / "time", methods=("uniform", "recommended+refit"), minutes=0.05)
+    report = compare(tmp_path / "time", watched, methods=("uniform", "recommended+refit"), minutes=0.05)
     (row,) = (row for row in report.results.rows if row.arm == "recommended+refit")
     assert row.refit_seconds > 0
+
+
+def _by_next(loader):
+    batches = iter(loader)
+    for _ in range(loader.total_steps):
+        yield next(batches)
+
+
+def _by_zip(loader):
+    return (batch for _, batch in zip(range(loader.total_steps), loader, strict=False))
+
+
+@pytest.mark.parametrize("batches_of", [_by_next, _by_zip, iter])
+def test_a_function_that_measures_before_the_refit_is_refused(tmp_path, batches_of):
+    def early(make_loader, _):
+        model, found = nn.Linear(4, 2), 0.0
+        loader = make_loader(model)
+        for inputs, _ in batches_of(loader):
+            if loader.step % loader.total_steps == 0:
+                found = float(model(inputs).detach().mean())
+        return {"accuracy": found}
+
+    message = r"method uniform\+refit fits the last layer again after the last batch, .* before that"
+    with pytest.raises(ValueError, match=message):
+        compare(tmp_path / "e", early, methods=("uniform", "uniform+refit"))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("end", "outputs", "message"),
+    [
+        (nn.Tanh(), 2, "no linear layer that makes its outputs"),
+        (nn.Identity(), 5, "of the head's 5 classes, 3 have no"),
+    ],
+)
+def test_a_refit_that_cannot_work_is_refused_before_the_training(tmp_path, end, outputs, message):
+    used = []
+
+    def wrong(make_loader, _):
+        used.append(0)
+        for _ in make_loader(nn.Sequential(nn.Linear(4, outputs), end)):
+            used[-1] += 1
+        return {"accuracy": 0.5}
+
+    methods = ("uniform", "uniform+refit")
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(tmp_path / "e", wrong, methods=methods)
+    assert used == [6, 0]
+    assert caught.value.__notes__ == ["method uniform+refit, seed 0. Finished runs are kept"]
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(tmp_path / "time", wrong, methods=methods, minutes=0.05)
+    assert caught.value.__notes__ == ["while method uniform+refit was timed, before any run"]
+
+
+def test_groups_may_have_any_numbers(tmp_path):
+    groups = torch.where(torch.arange(80) < 8, 10**13, 0)
+    report = compare(tmp_path / "e", groups=groups)
+    assert "oracle" in report.results.arms
+
+
+def test_with_groups_the_report_says_how_much_there_is_to_gain(tmp_path):
+    def graded(make_loader, seed):
+        loader = make_loader(nn.Linear(4, 2))
+        gain = {"uniform": 0.0, "balanced": 0.2, "oracle": 0.4}[loader.method.name]
+        gain += 0.01 * (seed == 1) if gain else 0.0
+        return {"accuracy": 0.01 * sum(1 for _ in loader) + gain, "rare_accuracy": 0.3 + gain}
+
+    report = compare(tmp_path / "e", graded, groups=torch.arange(80) // 60)
+    assert [gain.measure for gain in report.results.gains] == ["accuracy", "rare_accuracy"]
+    text = "Perfect knowledge gains +0.403 ± 0.014 in accuracy, of which balanced 50 % ("
+    page = render(report.folder).read_text()
+    assert all(text in shown for shown in (str(report), page, markdown(report.results)))
+    assert "drawn by what is hidden" in page
 
 
 def test_groups_add_an_oracle_that_draws_them_equally_often(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smdl.report.report import render
+from smdl.report.rendering import render
 from tests.report import made
 
 PAPER = {

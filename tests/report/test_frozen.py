@@ -11,7 +11,7 @@ import yaml
 
 from smdl.experiments import arms, experiment, folders, results, runner
 from smdl.experiments.comparison_plan import read_plan
-from smdl.report.report import render
+from smdl.report.rendering import render
 from smdl.training.config import TrainConfig
 from tests.report import made
 

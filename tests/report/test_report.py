@@ -12,8 +12,8 @@ import yaml
 from PIL import Image
 
 from smdl.experiments.comparison_plan import FolderError
-from smdl.report import panels, report
-from smdl.report.report import render, render_all
+from smdl.report import panels, rendering
+from smdl.report.rendering import render, render_all
 from tests.report import made
 from tests.report.made import read_lines, write_json, write_lines
 
@@ -24,7 +24,7 @@ DATA = re.compile(r"data:(image/(png|svg\+xml);base64,[A-Za-z0-9+/]+=*|,)$")
 @pytest.fixture
 def quick(monkeypatch):
     """Without the pictures in plots/."""
-    monkeypatch.setattr(report, "png", lambda *_: b"png")
+    monkeypatch.setattr(rendering, "png", lambda *_: b"png")
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_hundred_arms_are_drawn_in_half_a_gigabyte(tmp_path):
     code = r"""
 import re, sys, time
 from pathlib import Path
-from smdl.report.report import render
+from smdl.report.rendering import render
 render(Path(sys.argv[1]))
 peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())  # ru_maxrss knows the parent's
 print(time.process_time(), int(peak[1]) / 1024)
@@ -314,7 +314,7 @@ def test_a_plan_of_another_version_is_rendered_all_the_same(experiment):
 
 
 def test_the_report_imports_neither_torch_nor_numba():
-    code = "import sys, smdl.report.report; print([m for m in ('torch', 'numba') if m in sys.modules])"
+    code = "import sys, smdl.report.rendering; print([m for m in ('torch', 'numba') if m in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
 

@@ -14,7 +14,7 @@ from smdl.common.storage import read_json, write_json
 from smdl.experiments.comparison_plan import FolderError
 from smdl.files.choose import Chooser
 from smdl.files.request import SelectRequest
-from smdl.report.report import render
+from smdl.report.rendering import render
 from smdl.report.selection_page import paying
 from tests.report.test_browser import POLICY
 from tests.report.test_report import DATA

@@ -423,15 +423,19 @@ def test_objectives_over_features_need_neither_targets_nor_a_loss(columns, objec
 
 @pytest.mark.parametrize("logits", [True, False])
 def test_features_by_hand_are_enough_for_an_objective_over_features(logits):
-    model, source = Body(2), smdl.Observed(observe="manual")
-    loader = smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), model, BATCH, objective=IN_FEATURES, candidates=source)
+    model, twin = Body(2), Body(2)
+    loader, hooked = (
+        smdl.DataLoader(TensorDataset(DATA.x, NUMBERS), one, BATCH, objective=IN_FEATURES, candidates=candidates)
+        for one, candidates in ((model, smdl.Observed(start=1, observe="manual")), (twin, smdl.Observed(start=1)))
+    )
 
     def step(batch: Any) -> Tensor:
         outputs = model.head(features := model.body(batch[0]))
         loader.observe(features=features, logits=outputs if logits else None)
         return F.mse_loss(outputs, batch[1])
 
-    trained(loader, model, step, epochs=3)
+    found = trained(loader, model, step, epochs=3)
+    assert found == trained(hooked, twin, lambda batch: F.mse_loss(twin(batch[0]), batch[1]), epochs=3)
 
 
 def test_rows_that_are_too_few_are_noticed_without_a_loss():

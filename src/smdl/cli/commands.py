@@ -64,8 +64,8 @@ def compare(options: Options) -> int:
     if auto and options.minutes is not None:
         raise ValueError("give --seeds auto or --minutes, not both")
     for method in methods:
-        name = method_options(method_and_share(method)[0])["method"]
-        make_method(replace(options.config, method=name))  # one that cannot be made is an error
+        changes = method_options(method_and_share(method)[0])
+        make_method(replace(options.config, **changes))  # one that cannot be made is an error
     plan = comparison(
         f"{data_name}: {', '.join(methods)}",
         to_dict(options.config),
@@ -142,13 +142,13 @@ def report(options: Options) -> int:
                 continue
             check_packages("train")
             from smdl.experiments.results import collect
-            from smdl.report import paper_tables, report, text_tables
+            from smdl.report import paper_tables, rendering, text_tables
 
             if options.markdown:
                 results = collect(folder)
                 print("\n".join([text_tables.markdown(results), *paper_tables.markdown(results)]))
             else:
-                print(*report.render_all(folder), sep="\n")
+                print(*rendering.render_all(folder), sep="\n")
         except (ValueError, OSError) as error:
             code = _fail(str(error), 2)
     return code
@@ -162,7 +162,7 @@ def _show_results(folder: Path, quiet: bool) -> int:
     from smdl.experiments.oracle_gains import sentences
     from smdl.experiments.results import collect
     from smdl.report import paper_tables
-    from smdl.report.report import render
+    from smdl.report.rendering import render
     from smdl.report.summaries import LEGEND
     from smdl.report.text_tables import matrix_table, summary_table, tuned_rates
 
@@ -178,8 +178,8 @@ def _show_results(folder: Path, quiet: bool) -> int:
     if found.regimes:
         write(matrix_table(found))
         write(LEGEND, style="dim")
-        for line in sentences([gain for gain in found.gains if gain.protocol == found.primary]):
-            write(line)
+    for line in sentences([gain for gain in found.gains if gain.protocol == found.primary]):
+        write(line)
     if found.learning_rates:
         write(tuned_rates(found))
     write(found.answer, style="bold")

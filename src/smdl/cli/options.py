@@ -106,7 +106,7 @@ COMMANDS = {
         "smdl compare [--methods A,B,...] [--regimes A,B,...] [--seeds N|auto | --minutes M] [--config NAME] [options]",
         (
             "smdl compare --config digits --regimes clean,long-tail,noisy --methods uniform,balanced,recommended",
-            "smdl compare --config cifar10 --methods uniform,recommended,my_package.my_module:method --minutes 30",
+            "smdl compare --config cifar10 --methods 'uniform,loss[pressure=4],my_module:method' --minutes 30",
         ),
         {
             "--methods": _of(_names, _COMPARED, "uniform,balanced,recommended"),

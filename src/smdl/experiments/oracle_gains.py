@@ -32,13 +32,14 @@ class Share:
 class Gain:
     """What the oracle gains over the baseline of a regime, by one measure."""
 
-    regime: str
+    regime: str  # empty without regimes
     protocol: str
     measure: str
     difference: float | None
     half: float | None
     equivalent: bool  # surely within the margin
     shares: list[Share] = field(default_factory=list)  # of the methods, where the gain excludes zero
+    own: bool = False  # whether a training function of the user returned the measure: these are no points
 
     @property
     def excludes_zero(self) -> bool:
@@ -55,14 +56,16 @@ def gain(
     methods: Mapping[str, Values],
     looks: int,
     margin: float = MARGIN,
+    own: bool = False,
+    higher_is_better: bool = True,
 ) -> Gain:
     """Compare the oracle of a regime with its baseline, and the methods with both, over the seeds that all have."""
     pairs = pairs_of(oracle, baseline)
     gap = paired_difference(*pairs, looks)
     equal = gap.half is None and gap.mean == 0 and len(pairs[0]) >= FEWEST_SEEDS
     equivalent = equal or (gap.half_90 is not None and abs(gap.mean or 0.0) + gap.half_90 <= margin)
-    found = Gain(regime, protocol, measure, gap.mean, gap.half, equivalent)
-    if found.excludes_zero and (gap.mean or 0.0) > 0:
+    found = Gain(regime, protocol, measure, gap.mean, gap.half, equivalent, own=own)
+    if found.excludes_zero and ((gap.mean or 0.0) > 0) == higher_is_better:
         found.shares.extend(_shares(baseline, oracle, methods))
     return found
 
@@ -105,15 +108,16 @@ def sentences(gains: Sequence[Gain]) -> list[str]:
     for regime in dict.fromkeys(gain.regime for gain in gains):
         mine = [gain for gain in gains if gain.regime == regime]
         if gains_nothing(mine):
-            what = " and ".join(f"{_amount(gain)} in {MEASURE_NAMES[gain.measure]}" for gain in mine)
-            lines.append(f"{regime.capitalize()}: knowing what is hidden gains nothing ({what}).")
-            continue
-        lines.append(f"{regime.capitalize()}: perfect knowledge gains {'; '.join(map(_sentence, mine))}.")
+            text = f"knowing what is hidden gains nothing ({' and '.join(map(_amount, mine))})."
+        else:
+            text = f"perfect knowledge gains {'; '.join(map(_sentence, mine))}."
+        text = f"{regime}: {text}" if regime else text
+        lines.append(text[0].upper() + text[1:])
     return lines
 
 
 def _sentence(gain: Gain) -> str:
-    text = f"{_amount(gain)} in {MEASURE_NAMES[gain.measure]}"
+    text = _amount(gain)
     if not gain.excludes_zero:
         return f"{text} (equivalent to no gain)" if gain.equivalent else f"{text} (not known: too few seeds)"
     shares = [
@@ -124,5 +128,7 @@ def _sentence(gain: Gain) -> str:
 
 
 def _amount(gain: Gain) -> str:
-    half = "" if gain.half is None else f" ± {gain.half:.1f}"
-    return ("–" if gain.difference is None else f"{gain.difference:+.1f}{half} points").replace("-", "−")
+    forms = ("+.3g", ".2g") if gain.own else ("+.1f", ".1f")
+    half = "" if gain.half is None else f" ± {gain.half:{forms[1]}}"
+    number = "–" if gain.difference is None else f"{gain.difference:{forms[0]}}{half}{'' if gain.own else ' points'}"
+    return f"{number.replace('-', '−')} in {gain.measure if gain.own else MEASURE_NAMES[gain.measure]}"

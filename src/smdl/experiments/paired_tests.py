@@ -81,20 +81,22 @@ def secondary_tests(plan: ComparisonPlan, protocol: str, rows: list[Row], runs: 
 
 
 def gains_of(plan: ComparisonPlan, runs: list[RunRecord]) -> list[Gain]:
-    """Return what perfect knowledge gains in each regime, by the primary endpoint and by the rare groups."""
-    if not plan.regimes:
+    """Return what perfect knowledge gains, in each regime if there are several, by the primary endpoint and by the rare
+    groups."""
+    if ORACLE not in plan.methods:
         return []
     found, baseline = [], baseline_of(plan.methods)
     methods = [name for name in plan.methods if name not in (ORACLE, baseline)]
     for protocol in plan.protocols:
-        for regime in plan.regimes:
+        for regime in plan.regimes or [""]:
             arm, rival = arm_name(ORACLE, regime), arm_name(baseline, regime)
             for measure in dict.fromkeys((plan.endpoint_of(rival), "rare_accuracy")) if arm in plan.arms else ():
                 before, known = (values_of(runs, one, protocol, measure) for one in (rival, arm))
                 others = {name: values_of(runs, arm_name(name, regime), protocol, measure) for name in methods}
                 if before and known:
-                    more = (plan.looks_allowed, _margin(plan, before))
-                    found.append(gain(regime, protocol, measure, before, known, others, *more))
+                    more = (plan.looks_allowed, _margin(plan, before), bool(plan.metric))
+                    lower = measure == plan.metric and not plan.higher_is_better
+                    found.append(gain(regime, protocol, measure, before, known, others, *more, not lower))
     return found
 
 

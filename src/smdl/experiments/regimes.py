@@ -1,5 +1,7 @@
 """Comparisons: methods, in one or several regimes. A regime is what is done to the data, under a name."""
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +57,8 @@ def _option(regime: str) -> tuple[str, Any]:
             raise ValueError(f"the part after = in {regime!r} must be a {kind}: the data.{option}") from None
         if name == "clean":
             raise ValueError(f"clean has no strength: leave out the part after = in {regime!r}")
+        if strength == _CLEAN.get(option):
+            raise ValueError(f"the regime {regime!r} hides nothing: use clean, or another strength, such as {name}")
     return option, strength
 
 
@@ -117,12 +121,27 @@ def baseline_of(methods: Sequence[str]) -> str:
 
 
 def method_options(name: str) -> dict[str, Any]:
-    """Return what a method changes in a config. `uniform+refit` is `uniform` with the last layer fitted again, with
-    equal weights of the classes, after training."""
-    method, refit, more = name.partition("+")
-    if refit and more != "refit":
+    """Return what a method changes in a config. `loss[pressure=4]` is `loss` with an option changed. `uniform+refit` is
+    `uniform` with the last layer fitted again, with equal weights of the classes, after training."""
+    found = re.fullmatch(r"([^][+]+)(?:\[(.+)\])?(?:\+([^]]*))?", name)
+    if found is None:
+        raise ValueError(f"a method with options must be NAME[option=value;option=value], got {name!r}")
+    method, options, more = found.groups()
+    if more not in (None, "refit"):
         raise ValueError(f"the part after + in {name!r} must be refit")
-    return {"method": method, **({"refit": "classes"} if refit else {})}
+    given = {"options": dict(_given(name, part) for part in options.split(";"))} if options else {}
+    return {"method": method, **given, **({"refit": "classes"} if more else {})}
+
+
+def _given(name: str, text: str) -> tuple[str, Any]:
+    """Return the name and the value of an option in a method's brackets. A value is JSON, or else a text."""
+    option, equals, value = (part.strip() for part in text.partition("="))
+    if not (option and equals):
+        raise ValueError(f"the options of {name!r} must be option=value, separated by ;, got {text!r}")
+    try:
+        return option, json.loads(value)
+    except ValueError:
+        return option, value
 
 
 def method_and_share(method: str) -> tuple[str, float]:

@@ -7,6 +7,7 @@ import torch
 
 from smdl.common import clock
 from smdl.experiments.typical_step import make_typical
+from smdl.loading.candidates.full import Full
 from smdl.loading.head_refit import refit_head
 from smdl.loading.loader import DataLoader
 
@@ -44,14 +45,15 @@ class TimedSide:
     refit: str | None = None  # how the head is fitted again, once per run
 
     def begin(self, loader: DataLoader, least: int = STEPS) -> None:
-        """Use a loader as in the middle of a run. A turn has at least this many steps, and whole periods of the
-        candidates."""
+        """Use a loader as in the middle of a run. A turn has at least this many steps, and as many before each refresh
+        of `smdl.Full`."""
         if loader.strategy.needs_reference and self.reference_seconds is None:
             started = clock.now()
             loader.reference_features()
             self.reference_seconds = clock.now() - started
         make_typical(loader)
-        period = loader.candidates.period(len(loader)) if loader.strategy.needs_scores else 1
+        candidates, refreshed = loader.candidates, loader.strategy.needs_scores
+        period = candidates.period(len(loader)) if isinstance(candidates, Full) and refreshed else 1
         self.loader, self.steps = loader, period * math.ceil(least / period)
 
     def step(self) -> None:

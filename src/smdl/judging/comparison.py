@@ -41,11 +41,14 @@ class ComparisonReport:
         return self.results.verdict
 
     def __str__(self) -> str:
+        from smdl.experiments.oracle_gains import sentences
         from smdl.report.text_tables import as_text, summary_table
 
         problems = [f"! {problem}" for problem in (*self.results.problems, *self.results.warnings)]
         table = as_text(summary_table(self.results))
-        return "\n".join([table, self.answer, self.verdict, *problems, f"report: {self.page}"])
+        return "\n".join(
+            [table, *sentences(self.results.gains), self.answer, self.verdict, *problems, f"report: {self.page}"]
+        )
 
 
 @names_checked
@@ -74,8 +77,8 @@ def compare(
             end, and returns a dict of metrics. `make_loader(model).total_steps` is the length of the run, for
             schedules. `make_loader(model, **options)` takes options of `smdl.DataLoader`
         dataset: the training set: map-style, or a function that returns it in each process
-        methods: names from the table of methods, or package.module:name; NAME@0.7 has 0.7 of the time. The baseline is
-            uniform, or the first method
+        methods: names from the table of methods, or package.module:name; NAME[option=value] has another option, and
+            NAME@0.7 has 0.7 of the time. The baseline is uniform, or the first method
         seeds: runs per method
         minutes: time for everything; the runs are as long as it allows, and every method gets equal time
         epochs: length of a run, if there are no minutes: every method gets equal steps.
@@ -125,7 +128,7 @@ def compare(
     from smdl.experiments.results import collect
     from smdl.judging.group_accuracies import check_groups
     from smdl.judging.own_loop import OwnExperiment, OwnTraining
-    from smdl.report.report import render
+    from smdl.report.rendering import render
 
     if not callable(train):
         raise TypeError(choice("train", train, "a function train(make_loader, seed) -> dict of metrics"))
@@ -134,19 +137,19 @@ def compare(
     work = OwnTraining(train, dataset, str(metric), whole_number("batch_size", batch_size))
     if groups is not None:
         work = replace(work, groups=check_groups("groups", groups, len(work.load())))  # type: ignore[arg-type]
-    name = getattr(train, "__name__", type(train).__name__).strip("<>")
+    name, names = getattr(train, "__name__", type(train).__name__).strip("<>"), _names(methods)
     if whole_number("jobs", jobs) > 1:
         _check_processes(train, dataset)
     target = (Path("runs") / f"compare-{name}" if out is None else Path(out)).absolute()  # the function may call chdir
     plan = comparison(
-        f"{name}: {', '.join(methods)}",
+        f"{name}: {', '.join(names)}",
         {
             "batch_size": work.batch_size,
             "epochs": epochs if epochs is None else whole_number("epochs", epochs),
             "steps": steps if steps is None else whole_number("steps", steps),
             "threads": None,
         },
-        _names(methods),
+        names,
         [],
         oracle=work.groups is not None,
         seeds=whole_number("seeds", seeds),
@@ -217,9 +220,11 @@ def _names(methods: Any) -> list[str]:
     from smdl.loading.methods import as_method
 
     if isinstance(methods, str) or not all(isinstance(name, str) for name in methods):
-        raise TypeError(choice("methods", methods, "a sequence of names"))
+        allowed = 'a sequence of names, such as "loss[pressure=4]", or "package.module:name" of a smdl.Method'
+        raise TypeError(choice("methods", methods, allowed))
     for method in methods:
-        as_method(method_options(method_and_share(method)[0])["method"])  # unknown names are errors
+        changes = method_options(method_and_share(method)[0])
+        as_method(changes["method"]).changed(options=changes.get("options")).make()  # what cannot be made is an error
     return list(methods)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
+from smdl.common.names import Balance
 from smdl.experiments.calibration import ROUNDS
 from smdl.experiments.timed_side import STEPS, Stopwatch, TimedSide
 from smdl.judging.run_loader import LoaderFactory, RunLoader
@@ -27,15 +28,24 @@ class _Stopped(BaseException):
 class FunctionSide(TimedSide):
     """A side of `take_turns`. The loader stops the function before a batch, until it is its turn again."""
 
-    def __init__(self, work: "OwnTraining", dataset: Dataset, method: str, refit: str | None = None) -> None:
-        self._work, self._method, self.refit = work, method, refit
+    def __init__(
+        self,
+        work: "OwnTraining",
+        dataset: Dataset,
+        arm: str,
+        method: str,
+        options: dict[str, Any] | None = None,
+        refit: Balance | None = None,
+    ) -> None:
+        self._work, self._arm, self.refit = work, arm, refit
         self._orders, self._news = queue.SimpleQueue[str](), queue.SimpleQueue[Any]()
         self._left = 0  # steps of this turn
         self._loader: RunLoader | None = None
         self._setup = self.evaluation_seconds = 0.0
         per_epoch = steps_per_epoch(len(dataset), work.batch_size, False)  # type: ignore[arg-type]
         long = (ROUNDS + 2) * max(STEPS, per_epoch)  # a schedule must not end before the calibration does
-        self._make_loader = LoaderFactory(dataset, work.method(method), work.batch_size, 0, long, self._before_step)
+        settings = (dataset, work.method(method, options), work.batch_size, 0, long)
+        self._make_loader = LoaderFactory(*settings, self._before_step, refit)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def turn(self) -> dict[str, float]:
@@ -68,7 +78,7 @@ class FunctionSide(TimedSide):
         """Wait for the function; raise its error in this thread."""
         kind, content = self._news.get()
         if kind == "error":
-            content.add_note(f"while method {self._method} was timed, before any run")
+            content.add_note(f"while method {self._arm} was timed, before any run")
             raise content
         if kind != expected:
             raise ValueError(

@@ -56,4 +56,4 @@ def check_groups(name: str, given: Any, samples: int | None = None) -> np.ndarra
 
 
 def _array(values: Any) -> np.ndarray:
-    return np.asarray(values.cpu() if isinstance(values, Tensor) else values)
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)

@@ -54,11 +54,12 @@ class OwnTraining:
     threads: int | None = None
     groups: np.ndarray | None = None  # of the training samples, for the oracle
 
-    def method(self, name: str) -> Method:
-        """Return a method by its name. The oracle draws every group equally often."""
+    def method(self, name: str, options: dict[str, Any] | None = None) -> Method:
+        """Return a method by its name, with some options changed. The oracle draws every group equally often."""
         if name != ORACLE or self.groups is None:
-            return as_method(name)
-        weights = 1 / np.bincount(self.groups)[self.groups]
+            return as_method(name).changed(options=options)
+        _, places, sizes = np.unique(self.groups, return_inverse=True, return_counts=True)
+        weights = 1 / sizes[places]
         return dataclasses.replace(METHODS["weighted"].changed(options={"weights": weights}), name=ORACLE)
 
     def load(self) -> Dataset:
@@ -106,7 +107,7 @@ class OwnExperiment(Experiment):
         if not self.plan.timed:
             return dict.fromkeys(arms, facts)
         with seeded_generators(0), threads(self.work.threads):
-            sides = {arm: FunctionSide(self.work, dataset, **self.plan.arms[arm]) for arm in arms}
+            sides = {arm: FunctionSide(self.work, dataset, arm, **self.plan.arms[arm]) for arm in arms}
             try:
                 found = take_turns(sides, self.display, self.plan.minutes and 60 * self.plan.minutes)
                 sides[arms[0]].finish()
@@ -129,7 +130,7 @@ class OwnExperiment(Experiment):
         base = {name: value for name, value in self.plan.base.items() if name not in ("steps", "epochs")}
         described = {**base, **self.plan.arms[arm], "steps": steps, "seed": seed}
         key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:10]
-        return f"{Path(method.replace(':', '.')).name}-{seed}-{key}", partial(run_function, self._sent, described)
+        return f"{Path(method.replace(':', '.')).name}-{seed}-{key}", partial(run_function, self._sent, arm, described)
 
     def fit_into(self, seconds: float, jobs: int) -> None:
         """Choose the number of steps with which all seeds fit into the remaining time."""
@@ -152,37 +153,41 @@ def _unpacked(sent: bytes) -> OwnTraining:
     return pickle.loads(sent)
 
 
-def run_function(sent: "OwnTraining | bytes", described: dict[str, Any], folder: Path) -> None:
+def run_function(sent: "OwnTraining | bytes", arm: str, described: dict[str, Any], folder: Path) -> None:
     """Call the user's function once, and write the files of a run."""
 
     def train() -> None:
-        _train(_unpacked(sent) if isinstance(sent, bytes) else sent, described, folder)
+        _train(_unpacked(sent) if isinstance(sent, bytes) else sent, arm, described, folder)
 
     unless_finished(folder, train, NotFiniteError, FloatingPointError)
 
 
-def _train(work: OwnTraining, described: dict[str, Any], folder: Path) -> None:
+def _train(work: OwnTraining, arm: str, described: dict[str, Any], folder: Path) -> None:
     write_config(folder, described)
-    method, seed, steps = (described[name] for name in ("method", "seed", "steps"))
-    make_loader = LoaderFactory(
-        work.load(), work.method(method), work.batch_size, seed, steps, refit=described.get("refit")
-    )
+    seed, steps = described["seed"], described["steps"]
+    method = work.method(described["method"], described.get("options"))
+    make_loader = LoaderFactory(work.load(), method, work.batch_size, seed, steps, refit=described.get("refit"))
     with seeded_generators(seed), threads(work.threads):
         try:
             metrics = work.checked(work.train(make_loader, seed))
         except Exception as error:
-            error.add_note(f"method {method}, seed {seed}. Finished runs are kept")
+            error.add_note(f"method {arm}, seed {seed}. Finished runs are kept")
             raise
     loader = make_loader.loader
     if loader is None or loader.step != steps:
         used = 0 if loader is None else loader.step
         raise ValueError(
-            f"the training function used {used:,} of {steps:,} batches (method {method}, seed {seed}): iterate over"
+            f"the training function used {used:,} of {steps:,} batches (method {arm}, seed {seed}): iterate over"
             " make_loader(model) until it ends"
+        )
+    if not (loader.refitted and loader.called_later):
+        raise ValueError(
+            f"method {arm} fits the last layer again after the last batch, and the training function measured the"
+            " model before that: iterate over make_loader(model) with a for loop until it ends, and evaluate after it"
         )
     if loader.weighted and not loader.selection_was_read:
         raise ValueError(
-            f"method {method} weights the losses and the training function ignores that: compute the loss by"
+            f"method {arm} weights the losses and the training function ignores that: compute the loss by"
             " smdl.weighted_mean(losses, loader.selection), which is the plain mean for other methods"
         )
     if not abs(metrics[work.metric]) <= LARGEST:

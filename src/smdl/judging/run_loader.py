@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.data import Dataset
 
 from smdl.common import clock
 from smdl.common.names import Balance
 from smdl.engine.selection import Selection
 from smdl.loading.candidates.base import steps_per_epoch
-from smdl.loading.head_refit import refit_head
+from smdl.loading.head_refit import check_refit, refit_head
 from smdl.loading.loader import DataLoader
 from smdl.loading.methods import Method, as_method
 
@@ -33,6 +34,8 @@ class RunLoader:
         """`refit` says how the last layer is fitted again after the last step."""
         self.loader, self.total_steps = loader, total_steps
         self._refit: Balance | None = refit
+        #: Whether the last layer was fitted again as asked, and whether a model was called after that.
+        self.refitted = self.called_later = refit is None
         self.steps_per_epoch = len(loader)
         #: Steps done so far.
         self.step = 0
@@ -73,11 +76,21 @@ class RunLoader:
                 self.weighted |= selection.weights is not None
                 self.step += 1
                 yield batch
-            if self._refit is not None and self.step == self.total_steps:
+            if self._refit is not None and self.step == self.total_steps and not self.refitted:
                 refit_head(self.loader.model, self.loader, self._refit)
+                self._watch_calls()
         finally:
             batches.close()  # type: ignore[attr-defined]
             self.seconds_of_run += clock.now() - started
+
+    def _watch_calls(self) -> None:
+        """Note the next call of a module, whichever it is: the function may evaluate a copy of the model."""
+
+        def called(*_: Any) -> None:
+            self.called_later = True
+            hook.remove()
+
+        hook, self.refitted = register_module_forward_pre_hook(called), True
 
 
 class LoaderFactory:
@@ -122,5 +135,7 @@ class LoaderFactory:
         epochs = math.ceil(self._total_steps / max(1, steps_per_epoch(samples, self._settings["batch_size"], short)))
         made = DataLoader(self._dataset, model, method=self._method, epochs=epochs, **self._settings, **options)
         made.warm_up()
+        if self._refit is not None:
+            check_refit(made, self._refit)
         self._loaders.append((model, RunLoader(made, self._total_steps, self._before_step, self._refit)))
         return self._loaders[-1][1]

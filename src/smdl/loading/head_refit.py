@@ -17,9 +17,10 @@ from smdl.loading.loader import DataLoader
 from smdl.loading.ranks import Ranks, current_ranks
 from smdl.scoring.losses import Loss
 from smdl.scoring.model_access import unwrapped
-from smdl.scoring.reading import Reader, ReadRequest, check_dataset, worker_errors
+from smdl.scoring.reading import Reader, ReadRequest, check_dataset, stored_labels, worker_errors
 from smdl.scoring.scorer import NotFiniteError, Scorer
 from smdl.scoring.scoring_options import Scoring
+from smdl.scoring.taps import FEW
 
 #: What `balance` may say, besides weights.
 BALANCES = get_args(Balance)
@@ -108,6 +109,21 @@ def refit_head(
     if not all(bool(part.isfinite().all()) for part in fitted):
         raise NotFiniteError("the refitted head is not finite: use a larger l2")
     return _written(model, scorer.model, head, fitted, copy)
+
+
+def check_refit(loader: DataLoader, balance: Balance) -> None:
+    """Raise the error of `refit_head` before training, where a few samples and the labels that the dataset holds show
+    it. The loader stays as it is."""
+    scorer, stored = Scorer(loader.model, loader.scorer.scoring), stored_labels(loader.dataset)
+    rows = np.linspace(0, len(loader.dataset) - 1, FEW).astype(np.int64)  # type: ignore[arg-type]
+    with torch.random.fork_rng(devices=[]), worker_errors():
+        _, batch = next(iter(loader.reader.read([ReadRequest(0, rows.tolist(), train=False, score=True)])))
+        (_, targets), head = *_forwarded(scorer, [batch]), linear_head(scorer)
+    labels = None if scorer.criterion.loss is None else scorer.criterion.loss.labels(targets)
+    if balance == "none" or labels is None or stored is None or not np.array_equal(stored[rows], labels.cpu().numpy()):
+        return
+    if stored.dtype.kind in "iu" and stored.min() >= 0:
+        _class_sizes(torch.from_numpy(stored.astype(np.int64)), head)
 
 
 def _group(data: Any) -> Any:
@@ -213,10 +229,7 @@ def _importance(balance: str | np.ndarray, known: _Known, head: nn.Linear, loss:
         raise ValueError(f'balance="{balance}" needs class numbers as targets: use balance="none" or weights')
     else:
         labels = labels.cpu()
-        classes = max(2, head.out_features)  # one output of binary cross-entropy tells two classes
-        counts = labels.bincount(minlength=classes)
-        _check_classes(counts)
-        weights = 1 / counts.double()[labels]
+        weights = 1 / _class_sizes(labels, head).double()[labels]
         if balance == "errors":
             weights = weights * torch.exp(-gamma * _own_probability(known, head, labels))
     if labels is not None:
@@ -227,7 +240,9 @@ def _importance(balance: str | np.ndarray, known: _Known, head: nn.Linear, loss:
     return weights * (len(weights) / weights.sum())
 
 
-def _check_classes(counts: Tensor) -> None:
+def _class_sizes(labels: Tensor, head: nn.Linear) -> Tensor:
+    """Return the number of samples of each class of a head, or raise an error if one has none."""
+    counts = labels.bincount(minlength=max(2, head.out_features))  # an output of binary cross-entropy tells two classes
     missing = (counts == 0).nonzero()[:, 0].tolist()
     if len(counts) - len(missing) < 2:
         raise ValueError(f"refit_head needs samples of two classes or more, got class {int(counts.argmax())} only")
@@ -237,6 +252,7 @@ def _check_classes(counts: Tensor) -> None:
             f"classes cannot have equal weights: of the head's {len(counts)} classes, {len(missing)} have no sample"
             f' ({named}). Train until every class was seen, pass the whole dataset, or use balance="none" or weights'
         )
+    return counts
 
 
 def _own_probability(known: _Known, head: nn.Linear, labels: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ LEGEND = (
 NOTHING = "∅"
 #: What the row of perfect knowledge means.
 ORACLE_NOTE = (
-    "oracle: drawn by what the regime hides (subclasses equally often, no wrong labels, one copy of each image). It"
+    "oracle: drawn by what is hidden (groups or subclasses equally often, no wrong labels, one copy of each image). It"
     " shows what there is to gain and is no upper bound: a method may gain more. Its marks are not corrected."
 )
 

@@ -123,6 +123,7 @@ def markdown(results: Results) -> str:
         headings, cells = matrix(results, protocol)
         table = [headings, ["---"] * len(headings), *cells]
         lines += ["", *(f"| {' | '.join(row)} |" for row in table), *oracle_lines(results, protocol)]
+    lines += [] if results.regimes else oracle_lines(results, results.primary)
     for protocol in results.protocols:
         rows = rows_of(results, protocol)
         own = {name: (key, form) for _, name, key, form in learned(results)} if results.metric else {}

@@ -20,8 +20,9 @@ class Groups:
         """Return the mean error over classes, over the rare groups (None if no group is rare), and the highest error of
         a group. `wrong`, (N,), says which test samples are classified wrongly."""
         by_group = _error_per_member(self.groups, wrong)
-        sizes = np.bincount(self.train_groups, minlength=int(self.groups.max()) + 1)
-        rare = [error for group, error in by_group.items() if sizes[group] < RARE * sizes[sizes > 0].mean()]
+        known, counts = np.unique(self.train_groups, return_counts=True)
+        sizes = dict(zip(known.tolist(), counts.tolist(), strict=True))
+        rare = [error for group, error in by_group.items() if sizes.get(group, 0) < RARE * counts.mean()]
         return {
             "test_balanced_error": float(np.mean(list(_error_per_member(self.classes, wrong).values()))),
             "test_rare_error": float(np.mean(rare)) if rare else None,

@@ -84,10 +84,6 @@ class Candidates:
     def forget_features(self) -> None:
         """Forget what `remember` took: it was not what it seemed to be."""
 
-    def period(self, steps_per_epoch: int) -> int:  # noqa: ARG002
-        """Return the number of steps after which the work repeats: a timing covers whole periods."""
-        return 1
-
     def describe(self) -> str:
         """Return a text on which a saved state and the candidates that load it must agree."""
         return repr(self) if is_dataclass(self) else type(self).__name__

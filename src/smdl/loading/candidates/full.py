@@ -67,6 +67,7 @@ class Full(Candidates):
         self._used = np.zeros(0 if self.replacement else samples, bool)
 
     def period(self, steps_per_epoch: int) -> int:
+        """Return the number of steps between two refreshes."""
         return self.every or steps_per_epoch
 
     def batches(self, epoch: DatasetEpoch) -> Iterator[tuple[Selection, Any]]:
