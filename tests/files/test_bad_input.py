@@ -61,7 +61,7 @@ def refused(arguments, capsys, monkeypatch, code=2):
         ("shards --size 5 --shares ones.npy --groups ones.npy", "ones.npy must have the columns group and share"),
         ("shards --size 5 --utility ones.npy", "weight: --objective.facility_location 1 --objective.utility 0.2"),
         ("shards --size 5 --utility nan.npy --objective utility", "got nan in row 0 of shards/0.npy, column nan.npy"),
-        ("shards --size 5 --utility words.npy --objective utility", "got 'a' in row 0 of shards/0.npy, column words.npy"),
+        ("shards --size 5 --utility words.npy --objective utility", "got 'a' in row 0 of shards/0.npy, column words"),
         ("shards --size 5 --objective utility", "needs utility: name them by --utility COLUMN"),
         ("shards --size 5 --importance nan.npy", "not all of them 0, got nan in row 0 of shards/0.npy, column nan.npy"),
         ("shards --size 5 --importance zeros.npy", "--importance must be a column of finite numbers ≥ 0, not all"),
