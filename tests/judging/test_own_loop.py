@@ -20,6 +20,7 @@ from smdl.experiments import experiment as experiment_module
 from smdl.experiments.comparison_plan import read_plan
 from smdl.experiments.experiment import BudgetError
 from smdl.judging.run_loader import LoaderFactory
+from smdl.loading.methods import METHODS as METHOD_TABLE
 from smdl.report.rendering import render
 from smdl.report.text_tables import markdown
 from tests.judging import own_training
@@ -137,6 +138,19 @@ def test_another_function_gets_another_folder(tmp_path):
     compare(tmp_path / "e")
     assert compare(tmp_path / "e", lambda make_loader, _: _use(make_loader)).folder == tmp_path / "e-2"
     assert compare(tmp_path / "e", steps=7).folder == tmp_path / "e-3"
+
+
+OWN = METHOD_TABLE["uniform"]
+
+
+def test_a_name_that_means_another_method_by_now_gets_another_folder(tmp_path, monkeypatch):
+    methods = ("uniform", f"{__name__}:OWN")
+    compare(tmp_path / "e", methods=methods)
+    assert compare(tmp_path / "e", methods=methods).folder == tmp_path / "e"
+    monkeypatch.setattr(sys.modules[__name__], "OWN", METHOD_TABLE["balanced"])
+    assert compare(tmp_path / "e", methods=methods).folder == tmp_path / "e-2"
+    monkeypatch.setattr("smdl.judging.comparison.__version__", "0.0.9")
+    assert compare(tmp_path / "e", methods=methods).folder == tmp_path / "e-3"
 
 
 def rated(make_loader, seed, lr=0.1):

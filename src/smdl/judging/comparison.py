@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
+from smdl import __version__
 from smdl.common.messages import check_packages, choice, names_checked, number, positive, true_or_false, whole_number
 from smdl.common.names import MethodName
 from smdl.loading.loader import DataLoader
@@ -165,6 +166,9 @@ def compare(
             "train": f"{name} {_identity('the training function', train, display)}",
             "dataset": _identity("the dataset", dataset, display),
         }
+        for arm, changes in plan.arms.items():  # the same name may mean another method later
+            made = work.method(changes["method"], changes.get("options")).make()
+            changes["made"] = f"smdl {__version__}, {_identity(f'method {arm}', made, display)}"
         if work.groups is not None:
             plan.base["groups"] = hashlib.sha256(work.groups.tobytes()).hexdigest()[:16]
         kind = partial(OwnExperiment, work=work, in_processes=jobs > 1)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from smdl.common.names import Balance
 from smdl.experiments.calibration import ROUNDS
 from smdl.experiments.timed_side import STEPS, Stopwatch, TimedSide
 from smdl.judging.run_loader import LoaderFactory, RunLoader
@@ -28,24 +27,18 @@ class _Stopped(BaseException):
 class FunctionSide(TimedSide):
     """A side of `take_turns`. The loader stops the function before a batch, until it is its turn again."""
 
-    def __init__(
-        self,
-        work: "OwnTraining",
-        dataset: Dataset,
-        arm: str,
-        method: str,
-        options: dict[str, Any] | None = None,
-        refit: Balance | None = None,
-    ) -> None:
-        self._work, self._arm, self.refit = work, arm, refit
+    def __init__(self, work: "OwnTraining", dataset: Dataset, arm: str, changes: dict[str, Any]) -> None:
+        """`changes` are what the arm changes: the method, its options, whether the last layer is fitted again."""
+        self._work, self._arm = work, arm
+        self.refit = changes.get("refit")
         self._orders, self._news = queue.SimpleQueue[str](), queue.SimpleQueue[Any]()
         self._left = 0  # steps of this turn
         self._loader: RunLoader | None = None
         self._setup = self.evaluation_seconds = 0.0
         per_epoch = steps_per_epoch(len(dataset), work.batch_size, False)  # type: ignore[arg-type]
         long = (ROUNDS + 2) * max(STEPS, per_epoch)  # a schedule must not end before the calibration does
-        settings = (dataset, work.method(method, options), work.batch_size, 0, long)
-        self._make_loader = LoaderFactory(*settings, self._before_step, refit)
+        settings = (dataset, work.method(changes["method"], changes.get("options")), work.batch_size, 0, long)
+        self._make_loader = LoaderFactory(*settings, self._before_step, changes.get("refit"))
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def turn(self) -> dict[str, float]:

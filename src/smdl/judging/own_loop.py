@@ -107,7 +107,7 @@ class OwnExperiment(Experiment):
         if not self.plan.timed:
             return dict.fromkeys(arms, facts)
         with seeded_generators(0), threads(self.work.threads):
-            sides = {arm: FunctionSide(self.work, dataset, arm, **self.plan.arms[arm]) for arm in arms}
+            sides = {arm: FunctionSide(self.work, dataset, arm, self.plan.arms[arm]) for arm in arms}
             try:
                 found = take_turns(sides, self.display, self.plan.minutes and 60 * self.plan.minutes)
                 sides[arms[0]].finish()
