@@ -246,7 +246,7 @@ def made_for_inference() -> nn.Module:
         (network(), tail(), {"l2": -1}, ValueError, "l2"),
         (network(), iter([]), {}, ValueError, "have none"),
         (network(), 3, {}, TypeError, "data"),
-        (network(), Endless(), {}, TypeError, r"got the IterableDataset Endless: .* pass torch.utils.data.DataLoader"),
+        (network(), Endless(), {}, TypeError, r"got the IterableDataset Endless: pass torch.utils.data.DataLoader"),
         (network(), dict(enumerate(tail())), {}, TypeError, "data must be .*, got 'dict'"),
         (network(), list(TorchLoader(tail(), 50)), {}, ValueError, r"if it holds batches, pass iter\(data\)"),
         (network(), list(TorchLoader(tail(), 60)), {}, ValueError, r"if it holds batches, pass iter\(data\)"),

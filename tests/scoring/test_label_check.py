@@ -91,6 +91,12 @@ def test_a_model_at_chance_judges_nothing():
     assert judged(rng.integers(10, size=4000), rng.integers(10, size=4000)).noise() is None
 
 
+def test_where_most_labels_seem_to_be_wrong_none_is_judged():
+    rng = np.random.default_rng(0)
+    rank = np.where(rng.random(4000) < 0.6, rng.integers(1, 10, 4000), 0)
+    assert judged(rng.integers(10, size=4000), rank).noise() is None
+
+
 def test_a_model_that_always_says_the_most_common_class_judges_nothing():
     """A constant ranking of the classes, 70 % of class 0. Of the others, half are in the lower half of the ranking."""
     labels = np.where(np.random.default_rng(0).random(4000) < 0.7, 0, np.arange(4000) % 10)

@@ -1,6 +1,7 @@
 """The commands: each one's own options, and which fields of TrainConfig it takes."""
 
 import argparse
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def _whole_or_auto(value: Any) -> int | str:
 
 def _names(value: Any) -> list[str]:
     """Type of an option: names separated by commas."""
-    names = value if isinstance(value, list) else [name.strip() for name in value.split(",") if name.strip()]
+    parts = value if isinstance(value, list) else re.split(r",(?![^\[]*\])", value)  # not within brackets
+    names = [part.strip() for part in parts if part.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {value!r}")
     return names

@@ -182,8 +182,8 @@ def _train(work: OwnTraining, arm: str, described: dict[str, Any], folder: Path)
         )
     if not (loader.refitted and loader.called_later):
         raise ValueError(
-            f"method {arm} fits the last layer again after the last batch, and the training function measured the"
-            " model before that: iterate over make_loader(model) with a for loop until it ends, and evaluate after it"
+            f"method {arm} fits the last layer again after the last batch, and no module was called after that: iterate"
+            " over make_loader(model) with a for loop until it ends, and evaluate by calling the model after it"
         )
     if loader.weighted and not loader.selection_was_read:
         raise ValueError(

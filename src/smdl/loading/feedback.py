@@ -146,15 +146,21 @@ class Feedback:
 
     def take(self) -> None:
         """Pass on what the training forwards of the current batch have shown so far."""
-        if self._observer is None or self._selection is None or self._gave_up:
+        if self._observer is None or self._selection is None:
             return
+        if not self._gave_up:
+            self._take_seen(self._observer)
+        if self._gave_up:
+            self._observer.stop()  # what it noted of later forwards would stay in memory
+
+    def _take_seen(self, observer: Observer) -> None:
         try:
-            seen = self._observer.finish()
+            seen = observer.finish()
         except ValueError as error:
             self._give_up(error)
             return
         if self._ranks.size == 1:
-            self._believe(self._observer.doubt)
+            self._believe(observer.doubt)
         if seen is not None:
             self._keep(seen)
             if seen.found is None or self._rows_known is True:

@@ -163,7 +163,7 @@ def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Know
     rows, samples = None, 0
     kinds = "a smdl.DataLoader, a dataset or an iterable of batches"
     if isinstance(data, IterableDataset):
-        remedy = "it yields samples, so pass torch.utils.data.DataLoader(data, batch_size=...)"
+        remedy = "pass torch.utils.data.DataLoader(data, batch_size=...) if it yields samples, iter(data) if batches"
         raise TypeError(f"data must be {kinds}, got the IterableDataset {type(data).__name__}: {remedy}")
     if isinstance(data, list | tuple):
         shapes = [tuple(part.shape) for part in data if isinstance(part, Tensor | np.ndarray)]
@@ -189,7 +189,7 @@ def _one_pass(scorer: Scorer, data: Any, batch_size: int, ranks: Ranks) -> _Know
         with worker_errors():
             parts = list(_forwarded(scorer, batches))
     except (RuntimeError, TypeError, ValueError) as error:
-        if not isinstance(data, list | tuple):
+        if not isinstance(data, list | tuple) or isinstance(error, torch.OutOfMemoryError):
             raise
         found = f"a {type(data).__name__} must hold samples, as a dataset does: if it holds batches, pass iter(data)"
         raise ValueError(f"{found}. {error}") from error

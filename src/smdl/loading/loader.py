@@ -38,6 +38,8 @@ from smdl.scoring.reference_model import ReferenceFeatures, check_reference
 from smdl.scoring.scorer import Scorer
 from smdl.scoring.scoring_options import Scoring
 
+#: The label that torch's losses ignore unless they are told another one.
+IGNORED = -100
 _DECIDED_HERE = ("shuffle", "sampler", "batch_sampler", "generator", "in_order")
 
 
@@ -136,7 +138,12 @@ class DataLoader(Loader):
         self.reader = Reader(dataset, scoring_dataset, collate_fn, workers, ahead, **torch_options)
         if self.strategy.needs_labels:
             stored = stored_labels(dataset) if scorer.scoring.targets is None and scorer.scoring.loss is None else None
-            self.strategy.set_labels(self._labels(stored))
+            labels = self._labels(stored)
+            ignored = np.flatnonzero(labels == IGNORED)
+            if len(ignored):
+                found = f"sample {ignored[0]} has the label {IGNORED}, which cross-entropy ignores"
+                raise ValueError(f"{self.strategy.describe()} draws by classes, and {found}: leave out such samples")
+            self.strategy.set_labels(labels)
         self._both = scoring_dataset is not None
         self.reference = None
         if self.strategy.needs_reference:

@@ -235,5 +235,8 @@ def _joined(parts: Sequence[Tensor | None], row: Tensor | None) -> Tensor | None
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
+    if len({part.shape[1:] for part in known}) > 1:
+        found = ", ".join(str(tuple(part.shape)) for part in known)
+        raise ValueError(f"the forwards of parts of one batch have rows of several shapes: {found}")
     joined = known[0] if len(known) == 1 else torch.cat(known)
     return joined if row is None else joined[row.to(joined.device)]

@@ -73,7 +73,8 @@ class TappedModel:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
-        tap = None if state["tap"] is None else named_module(self.model, state["tap"])
+        name = state["tap"]
+        tap = None if name is None else named_module(self.model, name) if name else self.model
         if state["makes_outputs"] and not isinstance(tap, nn.Linear):
             raise ValueError(f"the tap {state['tap']!r} makes the outputs and must be an nn.Linear, got {tap}")
         self.tap, self._tap_makes_outputs, self._looked = tap, state["makes_outputs"], False

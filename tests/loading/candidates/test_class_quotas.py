@@ -138,6 +138,14 @@ def test_targets_that_are_no_classes_are_refused():
         smdl.DataLoader(data, model(), 8, options=BALANCED, scoring=smdl.Scoring(loss="mse"))
 
 
+@pytest.mark.parametrize("method", ["recommended", "balanced"])
+def test_ignored_labels_are_no_class(method):
+    data, options = TensorDataset(torch.randn(40, 6), torch.arange(40) % 4), BALANCED if method == "recommended" else {}
+    data.tensors[1][7] = -100
+    with pytest.raises(ValueError, match="draws by classes, and sample 7 has the label -100"):
+        smdl.DataLoader(data, model(), 8, method=method, options=options)
+
+
 @pytest.mark.parametrize(
     "candidates", [smdl.Observed(), smdl.Full(), smdl.RandomPool(3)], ids=lambda each: each.describe()
 )

@@ -1,6 +1,7 @@
 """The recommended method: what it draws, which labels it leaves out, and when."""
 
 import copy
+import weakref
 from itertools import chain
 
 import numpy as np
@@ -276,6 +277,29 @@ def test_outputs_of_several_widths_stop_no_loop():
 
     inputs, labels = clusters()[0].tensors
     assert plain_loop(TensorDataset(inputs, labels % 4), Answers()).epoch == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot check the labels")
+def test_parts_of_a_batch_with_outputs_of_several_widths_stop_no_loop():
+    data, _ = clusters()
+    loader = smdl.DataLoader(data, nn.Linear(CLASSES, CLASSES), 20)
+    widths = iter([])
+    loader.model.register_forward_hook(lambda _, __, outputs: outputs[:, : next(widths)])
+    for inputs, _ in loader:
+        widths = iter([4, 5])
+        for part in (inputs[:2], inputs[2:]):
+            loader.model(part).sum().backward()
+    assert loader.epoch == 1
+
+
+def test_a_check_that_gave_up_keeps_no_batch_in_memory():
+    inputs = torch.randn(60, 5)
+    network = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 2))
+    seen = []
+    for batch, targets in smdl.DataLoader(TensorDataset(inputs, torch.arange(60) % 2), network, 10):
+        F.cross_entropy(network(batch), targets).backward()
+        seen.append(weakref.ref(batch))
+        assert sum(found() is not None for found in seen) <= 2
 
 
 def test_logits_may_be_passed_by_hand():
