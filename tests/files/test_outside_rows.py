@@ -274,6 +274,19 @@ def test_the_kept_rows_as_numbers_are_not_excluded(values, capsys):
     np.save("s1.npy", values[1][::-1])
     assert main([*words, "--initial", "some.npy", "--out", "more.csv"]) == 2
     assert "s1.npy has changed since some.npy was made of it" in capsys.readouterr().err
+    np.save("kept.npy", np.arange(3))
+    assert main([*words, "--exclude", "kept.npy", "--out", "most.csv"]) == 0, "a person wrote these numbers"
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--initial"])
+def test_row_numbers_are_those_of_the_same_files_in_the_same_order(option, capsys):
+    assert main(["select", "s0.npy", "s1.npy", "--size", "8", "--out", "old.npy", "--quiet"]) == 0
+    words = [option, "old.npy", "--size", "3", "--quiet", "--out"]
+    for number, files in enumerate([["s1.npy", "s0.npy"], ["s0.npy"], ["s2.npy", "s0.npy", "s1.npy"]]):
+        assert main(["select", *files, *words, f"{number}.csv"]) == 2
+        message = f"{option}: old.npy numbers the rows of s0.npy, s1.npy, and the input does not begin with these files"
+        assert message in capsys.readouterr().err
+    assert main(["select", "s0.npy", "s1.npy", "s2.npy", *words, "3.csv"]) == 0
 
 
 @pytest.mark.parametrize("option", ["--exclude", "--initial"])

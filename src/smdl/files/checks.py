@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from smdl.common.storage import ProtectedOutput, disk_errors
-from smdl.files.earlier_outputs import kept_rows, origin_of, shard_numbers
+from smdl.files.earlier_outputs import Origin, kept_rows, origin_of, shard_numbers
 from smdl.files.file_paths import is_url
 from smdl.files.file_plan import check_rows
 from smdl.files.output import WRITERS
@@ -94,13 +94,25 @@ def read_rows(name: str, path: str, source: Rows) -> np.ndarray:
     if len(file.columns) != 1:
         raise ValueError(f"{name}: {path} must have the columns shard and row, or one column of row numbers")
     origin = origin_of(path)
-    if name == "--exclude" and origin is not None and origin.command == "dedup":
-        remedy = "--exclude takes the copies of a table, such as --out kept.csv"
-        raise ValueError(f"--exclude: {path} holds the rows that smdl dedup keeps, not the copies. {remedy}")
-    shard_numbers(name, path, set(), source)
+    if origin is not None and origin.is_unchanged:  # else a person wrote it: its numbers are those of the input
+        _check_numbering(name, path, origin, source)
     values = file.column(*file.columns)
     whole = values.astype(np.int64) if values.dtype.kind == "f" and not (values % 1).any() else values
     return check_rows(f"{name}: {path}", whole, len(source))
+
+
+def _check_numbering(name: str, path: str, origin: Origin, source: Rows) -> None:
+    """Raise an error unless the row numbers of an output mean rows of the input, and those that the option is about."""
+    if name == "--exclude" and origin.command == "dedup":
+        remedy = "--exclude takes the copies of a table, such as --out kept.csv"
+        raise ValueError(f"--exclude: {path} holds the rows that smdl dedup keeps, not the copies. {remedy}")
+    numbers = shard_numbers(name, path, set(), source)
+    files = [file for file, *_ in origin.input["files"]]
+    if not _are_embeddings(np.array(files), source) and [numbers.get(file) for file in files] != [*range(len(files))]:
+        raise ValueError(
+            f"{name}: {path} numbers the rows of {', '.join(files[:3])}{', …' if len(files) > 3 else ''}, and the input"
+            " does not begin with these files in this order"
+        )
 
 
 def _are_embeddings(shards: np.ndarray, source: Rows) -> bool:

@@ -21,11 +21,13 @@ FOLDERS = (".select", ".dedup", ".score")
 
 
 class Origin(NamedTuple):
-    """The folder beside an output, the command that wrote it, and the record of its input."""
+    """The folder beside an output, the command that wrote it, the record of its input, and whether the output is as it
+    was written."""
 
     folder: Path
     command: str
     input: dict[str, Any]
+    is_unchanged: bool
 
 
 def input_record(source: Rows, embedder: "Embedder | None") -> dict[str, Any]:
@@ -49,20 +51,20 @@ def origin_of(path: str) -> Origin | None:
     for file in Path(path).parent.glob(f"*/written-{glob.escape(Path(path).name)}.json"):
         known = read_json(file)
         if file.parent.suffix in FOLDERS and isinstance(known, dict) and isinstance(known.get("input"), dict):
-            is_ours = digest(Path(path)) in known.get("sha256", ())
-            origin = Origin(file.parent, file.parent.suffix[1:], known["input"])
-            found.append((is_ours, file.stat().st_mtime_ns, origin))
+            is_unchanged = digest(Path(path)) in known.get("sha256", ())
+            origin = Origin(file.parent, file.parent.suffix[1:], known["input"], is_unchanged)
+            found.append((is_unchanged, file.stat().st_mtime_ns, origin))
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
 def places_of(path: str, origin: Origin) -> list[str]:
-    """Return where the files are that an output was made of: where they were, or beside it."""
-    files = origin.input["files"]
-    beside = [name if is_url(name) else str(Path(path).parent / name) for name, *_ in files]
-    return [
-        place if is_url(place) or os.path.exists(place) else other
-        for (*_, place), other in zip(files, beside, strict=True)
-    ]
+    """Return where the files are that an output was made of: where they were, in this folder, or beside the output."""
+
+    def place_of(name: str, place: str) -> str:
+        beside = str(Path(path).parent / name)
+        return place if is_url(place) else next((each for each in (place, name) if os.path.exists(each)), beside)
+
+    return [place_of(name, place) for name, *_, place in origin.input["files"]]
 
 
 def check_same(option: str, path: str, origin: Origin, number: int, now: Sequence[Any]) -> None:
