@@ -83,8 +83,8 @@ plt.show()
 # %% [markdown]
 # ## What to take from this
 #
-# - If the labels show the imbalance, use `balanced`, or the default with `options={"test_set": "balanced"}`: it is
-#   simple and costs nothing.
+# - If the labels show the imbalance, use `smdl.balanced_softmax` as the loss, `smdl.refit_head` after training, or
+#   `balanced`: all are simple and cost next to nothing.
 # - `observed` balances less, and prefers samples that the model gets wrong, wrong labels among them. [Where it
 #   pays](../results.md), with intervals.
 # - Stop and resume: `loader.state_dict()` is exact, mid-epoch too. More: [the loader](../loader.md),
