@@ -149,6 +149,21 @@ def test_the_first_list_that_is_there_says_the_width(tmp_path):
     np.testing.assert_array_equal(open_rows([path]).whole(), [[np.nan, np.nan], [1, 2]])
 
 
+@pytest.mark.parametrize("first", [[], None])
+def test_lists_of_several_lengths_are_no_features_beside_other_columns(first, tmp_path):
+    path = str(tmp_path / "a.parquet")
+    tags = pa.array([first, [0], [0, 1], [0, 1, 2]], pa.list_(pa.int64()))
+    numbers = [1.0, 2.0, 3.0, 4.0]
+    pq.write_table(pa.table({"X": lists(X[:4]), "tags": tags}), path)
+    source = open_rows([path])
+    assert source.features == ("X",)
+    assert source.left_out() == ["tags (lists of several lengths)"]
+    pq.write_table(pa.table({"a": numbers, "b": numbers, "tags": tags}), path)
+    np.testing.assert_array_equal(open_rows([path]).whole(), np.column_stack([numbers, numbers]))
+    with pytest.raises(ValueError, match="must have one length, got 1 and"):
+        open_rows([path], ["tags"]).whole()
+
+
 def test_a_missing_group_is_none_and_a_missing_label_is_empty(tmp_path):
     pq.write_table(pa.table({"X": [[0.0], [1.0], [2.0]], "kind": ["None", None, "b"]}), tmp_path / "a.parquet")
     found = open_rows([str(tmp_path / "a.parquet")], "X", {"groups": "kind", "labels": "kind"})

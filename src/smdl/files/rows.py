@@ -238,8 +238,9 @@ def _guess(shard: RowFile, taken: set[str]) -> tuple[str, ...]:
         if name not in taken:
             remedy = "Repair it, or name the columns by --features"
             raise ValueError(f"{shard.path}: the column {name} holds numbers, and {fault}. {remedy}")
-    hidden = taken | set(shard.unread)
-    free = {name: column for name, column in shard.columns.items() if column.is_number and name not in hidden}
+    numbers = {name: column for name, column in shard.columns.items() if column.is_number and name not in taken}
+    free = {name: column for name, column in numbers.items() if name not in shard.unread}
+    free = free or {name: column for name, column in numbers.items() if column.width}  # the row that differs is named
     matrices = [name for name, column in free.items() if column.width]
     usual = [name for name in USUAL if name in matrices]
     if len(matrices) > 1 and not usual:
