@@ -1,5 +1,6 @@
 """Rows: the rows of one or several files, numbered through, with the columns that a selection reads."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,7 +221,8 @@ def numbered(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
         names, numbers = np.unique(values, return_inverse=True)
         return names.tolist(), numbers
     found: dict[Any, int] = {}
-    numbers = np.array([found.setdefault((type(value), value), len(found)) for value in values], np.int64)
+    keys = ((type(value), value) if value == value else (float, math.nan) for value in values)  # NaN is no other NaN
+    numbers = np.array([found.setdefault(key, len(found)) for key in keys], np.int64)
     return [value for _, value in found], numbers
 
 
