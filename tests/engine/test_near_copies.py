@@ -95,12 +95,17 @@ def test_a_row_like_one_of_against_is_its_copy_even_if_a_kept_row_is_nearer():
     assert found.similarity[0] == pytest.approx(np.cos(angles[0]))
 
 
-@pytest.mark.parametrize("limit", [0.85, 0.9, 0.95, 0.99])
-def test_all_copies_of_against_are_found_though_lists_are_cut(limit, monkeypatch):
+def large_groups():
+    """Rows whose lists are cut, and others like some of them."""
     rng = np.random.default_rng(1)
     noise = np.repeat([0.02, 0.1, 0.2, 0.3], 120)[:, None]
     values = (np.repeat(rng.normal(size=(4, 16)), 120, axis=0) + noise * rng.normal(size=(480, 16))).astype(np.float32)
-    others = values[::20] + np.float32(0.01)
+    return values, values[::20] + np.float32(0.01)
+
+
+@pytest.mark.parametrize("limit", [0.85, 0.9, 0.95, 0.99])
+def test_all_copies_of_against_are_found_though_lists_are_cut(limit, monkeypatch):
+    values, others = large_groups()
     monkeypatch.setattr(near_copies, "BLOCK", 7)
     found = smdl.deduplicate(values, limit, against=others)
     unit = [torch.nn.functional.normalize(torch.from_numpy(rows)) for rows in (values, others)]
@@ -109,6 +114,27 @@ def test_all_copies_of_against_are_found_though_lists_are_cut(limit, monkeypatch
     assert ((found.against >= 0) == leaks).all()
     assert found.similarity[leaks] == pytest.approx(similar.max(axis=1)[leaks], abs=1e-6)
     assert found.kept.tolist() == by_loops(values, limit, against=others)[0]
+
+
+def test_the_rows_of_against_are_compared_once_whatever_the_threshold(monkeypatch):
+    values, others = large_groups()
+    others = others[:6]  # like rows of one group: lists of the other groups are cut too, and hold no row of these
+    found = smdl.deduplicate(values, 0.9, keep="first", against=others)
+    read, original = [], near_copies.UnitRows.__getitem__
+    monkeypatch.setattr(near_copies.UnitRows, "__getitem__", lambda self, at: (read.append(at), original(self, at))[1])
+    thresholds, counts = found.curve(9)
+    assert found.at(0.9).copy_of.tolist() == found.copy_of.tolist()
+    assert not [at for at in read if isinstance(at, slice) and at.stop <= len(others)]
+    unit = [torch.nn.functional.normalize(torch.from_numpy(rows)) for rows in (values, others)]
+    best = (unit[0] @ unit[1].T).numpy().max(axis=1)
+    for limit, count in zip(thresholds.tolist(), counts.tolist(), strict=True):
+        expected = by_loops(values, limit - near_copies.TOLERANCE, -np.arange(len(values)), others)[0]
+        again = found.at(limit)
+        assert again.kept.tolist() == expected
+        assert count == len(expected)
+        leaks = again.against >= 0
+        assert (leaks == (best >= limit - near_copies.TOLERANCE)).all()
+        assert again.similarity[leaks] == pytest.approx(best[leaks], abs=1e-6)
 
 
 @pytest.mark.parametrize("width", [16, 384, 4096])

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
 
 from smdl.files import row_files
-from smdl.files.rows import open_file, open_rows
+from smdl.files.rows import numbered, open_file, open_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 6)).astype(np.float32)
@@ -147,6 +147,31 @@ def test_the_first_list_that_is_there_says_the_width(tmp_path):
     assert file.columns["X"].width == 2
     pq.write_table(pa.table({"X": [None, [1.0, 2.0]]}), path)
     np.testing.assert_array_equal(open_rows([path]).whole(), [[np.nan, np.nan], [1, 2]])
+
+
+@pytest.mark.parametrize("first", [[], None])
+def test_lists_of_several_lengths_are_no_features_beside_other_columns(first, tmp_path):
+    path = str(tmp_path / "a.parquet")
+    tags = pa.array([first, [0], [0, 1], [0, 1, 2]], pa.list_(pa.int64()))
+    numbers = [1.0, 2.0, 3.0, 4.0]
+    pq.write_table(pa.table({"X": lists(X[:4]), "tags": tags}), path)
+    source = open_rows([path])
+    assert source.features == ("X",)
+    assert source.left_out() == ["tags (lists of several lengths)"]
+    pq.write_table(pa.table({"a": numbers, "b": numbers, "tags": tags}), path)
+    np.testing.assert_array_equal(open_rows([path]).whole(), np.column_stack([numbers, numbers]))
+    with pytest.raises(ValueError, match="must have one length, got 1 and"):
+        open_rows([path], ["tags"]).whole()
+
+
+def test_missing_numbers_are_one_group_though_shards_differ_in_type(tmp_path):
+    for name, groups in (("a", [np.nan, 1.5, np.nan]), ("b", [1, 2, 1])):
+        pq.write_table(
+            pa.table({"X": lists(X[:3]), "g": pa.array(groups, from_pandas=False)}), tmp_path / f"{name}.parquet"
+        )
+    names, numbers = numbered(open_rows([str(tmp_path)], ["X"], {"groups": "g"}).column("groups"))
+    assert [str(name) for name in names] == ["nan", "1.5", "1", "2"]
+    assert numbers.tolist() == [0, 1, 0, 2, 3, 2]
 
 
 def test_a_missing_group_is_none_and_a_missing_label_is_empty(tmp_path):

@@ -5,6 +5,7 @@ is a copy only of a kept row, and never because of a chain of rows that are simi
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -79,7 +80,7 @@ class Deduplication:
     def curve(self, points: int = 21) -> tuple[np.ndarray, np.ndarray]:
         """Return thresholds from the floor to 1, and how many rows each of them keeps."""
         thresholds = np.linspace(self.floor, 1.0, points)
-        return thresholds, np.array([len(self.at(float(value)).kept) for value in thresholds])
+        return thresholds, np.array([self.search.count(float(value)) for value in thresholds])
 
     def pairs(self, count: int = 8) -> tuple[np.ndarray, np.ndarray]:
         """Return pairs of rows just above the threshold and just below it, (count, 2) each, the nearest to it first."""
@@ -184,6 +185,7 @@ class CopySearch:
         if limit < self.floor:
             raise ValueError(choice("similarity", similarity, f"at least the floor of the search, {self.floor:g}"))
         keeper, value = self._visit(limit - TOLERANCE)
+        self._assign(limit - TOLERANCE, keeper, value)
         rows = np.arange(len(self.rows))
         copies = self.same != rows
         keeper[copies], value[copies] = keeper[self.same[copies]], value[self.same[copies]]
@@ -194,6 +196,11 @@ class CopySearch:
         kept = np.flatnonzero(own == np.arange(len(own)))
         values[kept] = np.nan
         return Deduplication(kept, own, np.where(leaks, mine, -1), values, limit, self)
+
+    def count(self, similarity: float) -> int:
+        """Return how many rows a threshold keeps. Which kept row the others are copies of does not change it."""
+        keeper, _ = self._visit(similarity - TOLERANCE)
+        return int((keeper == np.arange(len(keeper)))[self.first :].sum())
 
     def pairs_near(self, similarity: float, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the pairs of feature rows just above and just below a threshold."""
@@ -208,7 +215,8 @@ class CopySearch:
         return np.column_stack([one, two])[above], np.column_stack([one, two])[below]
 
     def _visit(self, limit: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kept row and the similarity of each row. Rows with the same numbers are visited once."""
+        """Return a kept row that each row is a copy of, itself if it is kept, and the similarities that scans found.
+        Rows with the same numbers are visited once."""
         starts, others, values, cut, _ = self.pairs
         keeper, value = np.full(len(self.rows), -1, np.int64), np.zeros(len(self.rows), np.float32)
         keeper[: self.first] = np.arange(self.first)
@@ -225,10 +233,18 @@ class CopySearch:
             if at < len(order):
                 self._scan(int(order[at]), limit, keeper, value)
                 at += 1
-        _nearest_kept(starts, others, values, limit, keeper, value, self.first)
-        is_cut = (np.arange(len(cut)) >= self.first) & (cut >= limit)
-        self._find_leaks(np.flatnonzero(is_cut & (keeper >= self.first)), limit, keeper, value)
         return keeper, value
+
+    def _assign(self, limit: float, keeper: np.ndarray, value: np.ndarray) -> None:
+        """Make each row that is not kept a copy of the most similar row of `against`, else of the most similar kept
+        row. A list that is cut may lack that row of `against`."""
+        starts, others, values, cut, _ = self.pairs
+        _nearest_kept(starts, others, values, limit, keeper, value, self.first)
+        if self.first:
+            rows = np.flatnonzero((cut >= limit) & (keeper >= self.first) & (keeper != np.arange(len(keeper))))
+            nearest, similarity = self._nearest_of_against(rows)
+            leaks = similarity >= limit
+            keeper[rows[leaks]], value[rows[leaks]] = nearest[leaks], similarity[leaks]
 
     def _scan(self, row: int, limit: float, keeper: np.ndarray, value: np.ndarray) -> None:
         """Look for all copies of a kept row whose list is cut. A copy of a row of `against` is not kept after all."""
@@ -240,15 +256,23 @@ class CopySearch:
         free = keeper[found] == -1
         keeper[found[free]], value[found[free]] = row, similarities[free]
 
-    def _find_leaks(self, rows: np.ndarray, limit: float, keeper: np.ndarray, value: np.ndarray) -> None:
-        """Make rows whose list is cut copies of the most similar row of `against`, if it is similar enough."""
-        for part in tiles(self.first, BLOCK):
+    @cached_property
+    def _compared(self) -> tuple[np.ndarray, np.ndarray]:
+        """The most similar row of `against` for each row, and the similarity; -1 for rows that no result needed yet."""
+        return np.full(len(self.rows), -1, np.int64), np.full(len(self.rows), -1.0, np.float32)
+
+    def _nearest_of_against(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the most similar row of `against` for each of some rows, and the similarity. Each row is compared
+        once: the threshold does not matter."""
+        nearest, similarity = self._compared
+        new = rows[nearest[rows] == -1]
+        for part in tiles(self.first if len(new) else 0, BLOCK):
             others = self.rows[part].T
-            for some in (rows[few] for few in tiles(len(rows), BLOCK)):
-                best, place = (self.rows[some] @ others).max(dim=1)
-                found = best.numpy()
-                better = (found >= limit) & ((keeper[some] >= self.first) | (found > value[some]))
-                keeper[some[better]], value[some[better]] = place.numpy()[better] + part.start, found[better]
+            for some in (new[few] for few in tiles(len(new), BLOCK)):
+                best, place = (each.numpy() for each in (self.rows[some] @ others).max(dim=1))
+                better = (nearest[some] == -1) | (best > similarity[some])
+                nearest[some[better]], similarity[some[better]] = place[better] + part.start, best[better]
+        return nearest[rows], similarity[rows]
 
 
 def _in_all_rows(found: SimilarPairs, unique: np.ndarray, rows: int) -> SimilarPairs:

@@ -1,5 +1,6 @@
 """Rows: the rows of one or several files, numbered through, with the columns that a selection reads."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,7 +221,8 @@ def numbered(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
         names, numbers = np.unique(values, return_inverse=True)
         return names.tolist(), numbers
     found: dict[Any, int] = {}
-    numbers = np.array([found.setdefault((type(value), value), len(found)) for value in values], np.int64)
+    keys = ((type(value), value) if value == value else (float, math.nan) for value in values)  # NaN is no other NaN
+    numbers = np.array([found.setdefault(key, len(found)) for key in keys], np.int64)
     return [value for _, value in found], numbers
 
 
@@ -238,8 +240,9 @@ def _guess(shard: RowFile, taken: set[str]) -> tuple[str, ...]:
         if name not in taken:
             remedy = "Repair it, or name the columns by --features"
             raise ValueError(f"{shard.path}: the column {name} holds numbers, and {fault}. {remedy}")
-    hidden = taken | set(shard.unread)
-    free = {name: column for name, column in shard.columns.items() if column.is_number and name not in hidden}
+    numbers = {name: column for name, column in shard.columns.items() if column.is_number and name not in taken}
+    free = {name: column for name, column in numbers.items() if name not in shard.unread}
+    free = free or {name: column for name, column in numbers.items() if column.width}  # the row that differs is named
     matrices = [name for name, column in free.items() if column.width]
     usual = [name for name in USUAL if name in matrices]
     if len(matrices) > 1 and not usual:

@@ -116,17 +116,20 @@ class ParquetFile(ArrowFile):
         with opened(self.path) as file, arrow("pyarrow.parquet").ParquetFile(file) as table:
             yield table
 
-    @staticmethod
-    def _column(file: Any, entry: "pyarrow.Field") -> Column | None:
+    def _column(self, file: Any, entry: "pyarrow.Field") -> Column | None:
+        """Return what a column is. The first block with a list that is neither missing nor empty says the width."""
         types = arrow("pyarrow").types
         if types.is_fixed_size_list(entry.type):
             width = entry.type.list_size
         elif types.is_list(entry.type) or types.is_large_list(entry.type):
             lists = (batch.column(0) for batch in file.iter_batches(TEXTS, columns=[entry.name]))
             lengths = (arrow("pyarrow.compute").list_value_length(each).to_pylist() for each in lists)
-            width = next((length for block in lengths for length in block if length), None)
-            if width is None:
+            found = next(filter(None, ([length for length in block if length] for block in lengths)), None)
+            if found is None:
                 return None
+            width = found[0]
+            if len(set(found)) > 1:
+                self.unread[entry.name] = "lists of several lengths"
         else:
             return Column(_dtype(entry.type), 0) if _dtype(entry.type) else None
         return Column(_dtype(entry.type.value_type), width) if _dtype(entry.type.value_type) else None
