@@ -158,6 +158,10 @@ def test_lists_of_several_lengths_are_no_features_beside_other_columns(first, tm
     source = open_rows([path])
     assert source.features == ("X",)
     assert source.left_out() == ["tags (lists of several lengths)"]
+    damaged = pa.array([[0.0, 1.0], [0.0], [0.0, 1.0], [0.0, 1.0]], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"X": damaged, "a": numbers}), path)
+    with pytest.raises(ValueError, match="must have one length"):
+        open_rows([path], ()).whole()
     pq.write_table(pa.table({"a": numbers, "b": numbers, "tags": tags}), path)
     np.testing.assert_array_equal(open_rows([path]).whole(), np.column_stack([numbers, numbers]))
     with pytest.raises(ValueError, match="must have one length, got 1 and"):

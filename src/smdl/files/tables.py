@@ -2,6 +2,7 @@
 
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -117,7 +118,8 @@ class ParquetFile(ArrowFile):
             yield table
 
     def _column(self, file: Any, entry: "pyarrow.Field") -> Column | None:
-        """Return what a column is. The first block with a list that is neither missing nor empty says the width."""
+        """Return what a column is. The first block with a list that is neither missing nor empty says the width, by
+        most of its lists."""
         types = arrow("pyarrow").types
         if types.is_fixed_size_list(entry.type):
             width = entry.type.list_size
@@ -127,8 +129,8 @@ class ParquetFile(ArrowFile):
             found = next(filter(None, ([length for length in block if length] for block in lengths)), None)
             if found is None:
                 return None
-            width = found[0]
-            if len(set(found)) > 1:
+            width, count = Counter(found).most_common(1)[0]
+            if 2 * count <= len(found):  # else one list is damaged: an error if the column is read
                 self.unread[entry.name] = "lists of several lengths"
         else:
             return Column(_dtype(entry.type), 0) if _dtype(entry.type) else None
