@@ -151,7 +151,7 @@ FILES = {
     "optimizer: {lr: [0.1]}": "optimizer.lr must be a finite number, got '[0.1]'",
     "epoch: 3": "unknown option --epoch; did you mean --epochs?",
     "data: {nam: digits}": "unknown option --data.nam; did you mean --data.name?",
-    "method: [paper]": "method must be a text",
+    "method: [paper]": "method must be",
     "objective: papper": "unknown objective 'papper'; did you mean 'paper'?",
     "objective: [paper]": "objective must be",
     "{method: uniform, objective: paper}": "method uniform has no objective: leave out objective, or use a method that",
