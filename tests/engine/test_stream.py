@@ -60,7 +60,7 @@ def sieved(value: Callable[[np.ndarray], float], rows: np.ndarray, length: int, 
                     continue
                 if gain >= ((1 + epsilon) ** power / 2 - before) / (size - len(picks)):
                     picks.append(place)
-    return max(sieves.values(), key=lambda picks: round(value(rows[picks]), 9))
+    return max(sieves.values(), key=lambda picks: float(f"{value(rows[picks]):.9g}"))
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -74,6 +74,12 @@ def test_a_stream_picks_what_plain_loops_pick(name, data):
     assert picks.indices.tolist() == sieved(VALUES[name], rows, length, size, 0.3)
     np.testing.assert_array_equal(picks.rows, rows[picks.indices])
     assert picks.value == pytest.approx(VALUES[name](picks.rows), rel=1e-9)
+
+
+def test_of_sieves_that_cover_all_the_lowest_guess_counts():
+    rows = np.random.default_rng(5).random((5, 3))
+    assert union(rows[[0, 4]]) == pytest.approx(union(rows[[0, 1, 2, 3]])) == 3
+    assert smdl.select_stream(chunked(rows, 1), "set_cover", 4, epsilon=0.3).indices.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", VALUES)
